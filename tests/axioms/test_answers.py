@@ -1,4 +1,4 @@
-"""An answer says what was found at every epsilon and in the limit, and what kept it from more."""
+"""An answer names the verdict at every epsilon and in the limit, and its doubts."""
 
 from dataclasses import dataclass
 
@@ -20,7 +20,7 @@ GAP_R = Found(UNDEFINED, {A: 177, R: 1})
 
 @dataclass(frozen=True)
 class Told(Tested):
-    """A part of which all is known: what is found, in the limit and in cells, and failures."""
+    """A part with known findings: at every epsilon, in the limit, in cells, and failures."""
 
     finite: Found
     limit: Found = E

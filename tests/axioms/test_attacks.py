@@ -1,4 +1,4 @@
-"""What is said to hold is attacked at random exact points in wider shapes; a witness refutes it."""
+"""A check mark is attacked at random exact points in wider shapes; a witness refutes it."""
 
 import pytest
 import sympy as sp
@@ -43,11 +43,9 @@ def squares_of_weights(node, xs, r, options):
 WRONG = [  # published as proved once
     (BY_NAME["z+"], "add zero"),
     (BY_NAME["z+"], "insert identity layer"),
-    (
-        RuleSet(name="w2", composite=ATTNLRP, instead={kinds.LINEAR: squares_of_weights}),
-        "duplicate neuron",
-    ),
-]
+    (RuleSet(name="w2", composite=ATTNLRP, instead={kinds.LINEAR: squares_of_weights}),
+        "duplicate neuron"),
+]  # fmt: skip
 
 
 @pytest.mark.parametrize(("rule_set", "rewrite"), WRONG, ids=lambda x: getattr(x, "name", x))

@@ -1,4 +1,4 @@
-"""The page of axioms is what is computed, and its sets are all sets that exclude each other."""
+"""The page of axioms is up to date, and lists all sets of axioms that exclude each other."""
 
 import itertools
 import random

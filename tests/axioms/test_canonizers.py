@@ -1,4 +1,4 @@
-"""Canonizers on random graphs: the rewrites that they repair, and those that they do not."""
+"""Canonizers repair the rewrites that the scoreboard names, on random graphs, and no others."""
 
 from dataclasses import replace
 from itertools import permutations

@@ -51,14 +51,11 @@ def test_a_new_theorem_is_one_file(verdicts, monkeypatch, tmp_path):
     assert "`lrp-axioms prove --show 999`" in section
 
 
-@pytest.mark.parametrize(
-    ("old", "new", "said"),
-    [
-        ('999: ["Position", "Norms"]', "", "theorem 999 has the theme ''; .* Position, "),
-        ("Norms", "norms", "theorem 999 has the theme 'norms'; .* Position, "),
-        ("999", "1", r"test_new\.py: THEMES of theorem 1 is in two files"),
-    ],
-)
+@pytest.mark.parametrize(("old", "new", "said"), [
+    ('999: ["Position", "Norms"]', "", "theorem 999 has the theme ''; .* Position, "),
+    ("Norms", "norms", "theorem 999 has the theme 'norms'; .* Position, "),
+    ("999", "1", r"test_new\.py: THEMES of theorem 1 is in two files"),
+])  # fmt: skip
 def test_a_file_with_no_theme_or_another_one_is_refused(
     old, new, said, verdicts, monkeypatch, tmp_path
 ):

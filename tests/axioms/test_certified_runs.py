@@ -62,7 +62,7 @@ def theorems(tmp_path_factory):
 
 @pytest.fixture(scope="module")
 def good(theorems):
-    """A folder of certificates, the verdicts on them, and what was decided."""
+    """A folder of certificates, their verdicts, and the decisions of every test."""
     folder, decisions = theorems.parent / "certificates", {}
     verdicts = certify(theorems, folder=folder, decisions=decisions)
     return folder, verdicts, decisions

@@ -1,4 +1,4 @@
-"""The checker's own rules are those of the NumPy reference, which shares no code with them.
+"""The checker's rules agree with the NumPy reference, which shares no code with them.
 
 The checker computes with fractions or symbols, the reference in float64: nothing but its rounding
 may lie between them.
@@ -23,7 +23,7 @@ ROUNDING = dict(rtol=1e-11, atol=1e-11)  # of a hundred operations on numbers be
 
 
 def node(op, rule, n, chance, entry):
-    """A graph of one operation, whose operands have what ``entry`` gives."""
+    """A graph of one operation, whose operands are filled by ``entry``."""
     shapes = [(2, 3), (3, 2)] if rule == "value-only" else SHAPES.get(op, lambda n: [(2, n + 1)])(n)
     matrix = lambda rows, columns: [[entry() for _ in range(columns)] for _ in range(rows)]
     if rule == "none":
@@ -39,7 +39,7 @@ def node(op, rule, n, chance, entry):
 
 
 def compared(graph, point):
-    """What both find at every node: values, and relevance."""
+    """Compares the values and relevance that both find at every node."""
     run = {"graphs": [graph], "shared": []}
     check.Value.facts, check.Value.steps = dict.fromkeys(point, ""), 0
     free = check.Run(run, {s: check.symbol(s) for s in point})
@@ -66,7 +66,7 @@ SMOOTH = [(op, rule) for op, rule in PAIRS if op != "relu"]  # whose value no si
 @pytest.mark.parametrize("n", [1, 2])
 @pytest.mark.parametrize(("op", "rule"), SMOOTH)
 def test_values_and_messages_in_symbols_are_those_of_numpy_at_a_point(op, rule, n):
-    """With signs and exponentials of what only a point tells."""
+    """The signs and exponentials are known at a point alone."""
     chance = random.Random(f"{op} {rule} {n}")
     names = (f"x{k}" for k in range(100))
     graph = node(op, rule, n, chance, lambda: next(names))

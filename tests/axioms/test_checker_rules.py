@@ -1,4 +1,4 @@
-"""The checker's own arithmetic and rules are those of the project, on every small graph."""
+"""The checker's arithmetic and rules agree with the project's on every small graph."""
 
 import itertools
 import random
@@ -18,12 +18,7 @@ X, Y = leaf("x"), leaf("y")
 W, B = parameter("w"), parameter("b")
 OUTSIDE = Composite("outside", {**ATTNLRP.rules, kinds.LINEAR: kinds.EPSILON_WITHOUT_BIAS})
 REGIMES = [*itertools.product((ATTNLRP, CP_LRP, OUTSIDE), (sp.Rational(1, 4), 0))]
-ONE = (
-    lambda x: linear(x, W),
-    lambda x: linear(x, W, B),
-    lambda x: Node(TRANSPOSE, (x,)),
-    relu,
-)
+ONE = (lambda x: linear(x, W), lambda x: linear(x, W, B), lambda x: Node(TRANSPOSE, (x,)), relu)
 TWO = (
     *(lambda *xs, op=op: Node(op, xs) for op in (kinds.ADD, kinds.PRODUCT, kinds.BILINEAR)),
     lambda *xs: Node(kinds.READOUT, xs),
@@ -43,7 +38,7 @@ def numbers(chance, rows, columns):
 
 
 def written(steps):
-    """A graph as the checker has it, where nodes claim what they do not have."""
+    """A graph as the checker reads it, with false claims about values, signs and exponentials."""
     claimed = {"value": sp.ones(1, 1), "sign": sp.zeros(1, 1), "exp": sp.ones(1, 1)}
     rows = lambda m: (
         [[str(x) for x in row] for row in m.tolist()] if hasattr(m, "tolist") else str(m)
@@ -93,7 +88,7 @@ def test_values_and_relevance_of_small_graphs_are_those_of_the_project(n):
     assert compared > len(GRAPHS) / 5
 
 
-# What may be said of symbols.
+# Assumptions about symbols.
 
 FACTS = {"a": "positive", "b": "positive", "n": "nonzero", "x": ""}
 
@@ -108,7 +103,7 @@ def flat(e, shared):
 
 
 def decide(kind, sides, at=None):
-    """What is not 0 in a run of this decision alone."""
+    """Runs one decision; returns the expressions that it assumes to be nonzero."""
     shared, Value.steps = [], 0
     places = [flat(side, shared) for side in sides]
     run = {"symbols": FACTS, "graphs": [], "shared": shared}

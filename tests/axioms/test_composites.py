@@ -1,4 +1,4 @@
-"""A composite says what it will do with every operation before it does anything."""
+"""A composite names the rule of every operation before it does anything."""
 
 import pytest
 
@@ -50,16 +50,13 @@ def test_a_rule_that_is_not_implemented_is_as_good_as_none_and_others_are_offere
     assert CP_LRP.assign([READOUT], known=known) == [kinds.VALUE_ONLY]
 
 
-@pytest.mark.parametrize(
-    "tables",
-    [
-        {"rules": {"readouts": kinds.VALUE_ONLY}},
-        {"rules": {kinds.READOUT: "value_only"}},
-        {"rules": {kinds.SOFTMAX: kinds.VALUE_ONLY}},  # a rule, but not of this kind
-        {"rules": {}, "layers": {3: {kinds.READOUT: "half"}}},
-        {"rules": {}, "modules": {SELF: {kinds.READOUT: "half"}}},
-    ],
-)
+@pytest.mark.parametrize("tables", [
+    {"rules": {"readouts": kinds.VALUE_ONLY}},
+    {"rules": {kinds.READOUT: "value_only"}},
+    {"rules": {kinds.SOFTMAX: kinds.VALUE_ONLY}},  # a rule, but not of this kind
+    {"rules": {}, "layers": {3: {kinds.READOUT: "half"}}},
+    {"rules": {}, "modules": {SELF: {kinds.READOUT: "half"}}},
+])  # fmt: skip
 def test_a_rule_that_does_not_exist_is_an_error_that_lists_those_that_do(tables):
     with pytest.raises(ValueError, match="rules that do not exist") as error:
         Composite("wrong", **tables)

@@ -36,7 +36,7 @@ NUMBERS = {
 
 
 def seen(graph):
-    """What rules see of a graph, with numbers for what is fixed."""
+    """The part of a graph that rules depend on, with numbers for its weights."""
     return skeleton(graph, evaluate(graph, NUMBERS))
 
 
@@ -116,7 +116,7 @@ AROUND = (
 
 
 def test_heads_that_look_alike_in_the_limit_are_explained_alike():
-    """Of a softmax, whose rows add up to 1, and of weights that do not."""
+    """The weights of a softmax add up to 1 in a row; other weights do not."""
     logits = {"z": sp.Matrix([[sp.log(2), sp.log(3)], [sp.log(5), sp.log(7)]])}
     blind = NUMBERS | {"y": sp.zeros(2, 2), "first": NUMBERS["v"][:1, :]}
     at = blind | {x: AT["x"] * n for n, x in enumerate("axy", 1)} | logits | {"b": logits["z"].T}
@@ -180,34 +180,24 @@ flatten, drop = MERGING
 fold, scale, gather = LAYERING
 WRONG = {
     "layers before chains": (in_turn(LAYERING, MERGING), "insert identity layer"),
-    "products are not merged": (
-        in_turn((flatten_only(kinds.ADD, kinds.BILINEAR), drop), LAYERING),
-        "re-associate products",
-    ),
-    "sums are not merged": (
-        in_turn((flatten_only(kinds.PRODUCT, kinds.BILINEAR), drop), LAYERING),
-        "re-associate sums",
-    ),
-    "matrix products are not merged": (
-        in_turn((flatten_only(kinds.PRODUCT, kinds.ADD), drop), LAYERING),
-        "factorize attention",
-    ),
+    "products are not merged": (in_turn((flatten_only(kinds.ADD, kinds.BILINEAR), drop), LAYERING),
+        "re-associate products"),
+    "sums are not merged": (in_turn((flatten_only(kinds.PRODUCT, kinds.BILINEAR), drop), LAYERING),
+        "re-associate sums"),
+    "matrix products are not merged": (in_turn((flatten_only(kinds.PRODUCT, kinds.ADD), drop),
+        LAYERING), "factorize attention"),
     "nothing is dropped": (in_turn((flatten,), LAYERING), "add zero"),
     "identities stay in weights": (in_turn((flatten, drop_no_matrix), LAYERING), "fold linear"),
     "one of two is dropped": (in_turn((flatten, drop_first), LAYERING), "multiply by one"),
     "dropped after merging": (in_turn((flatten,), (drop,), LAYERING), "insert identity layer"),
     "layers are not folded": (in_turn(MERGING, (scale, gather)), "split linear"),
     "scales stay factors": (in_turn(MERGING, (fold, gather)), "fold batch norm"),
-    "scales stay factors beside several": (
-        in_turn(MERGING, (fold, scale_of_one_factor, gather)),
-        "fold batch norm",
-    ),
+    "scales stay factors beside several": (in_turn(MERGING, (fold, scale_of_one_factor, gather)),
+        "fold batch norm"),
     "shifts stay terms": (in_turn(MERGING, (fold, scale)), "fold batch norm"),
-    "shifts of several stay apart": (
-        in_turn(MERGING, (fold, scale, forget_shifts_of_sums)),
-        "fold batch norm",
-    ),
-}
+    "shifts of several stay apart": (in_turn(MERGING, (fold, scale, forget_shifts_of_sums)),
+        "fold batch norm"),
+}  # fmt: skip
 """By mistake: a canonizer, and the rewrite that it does not undo everywhere."""
 
 

@@ -1,4 +1,4 @@
-"""A decomposed pass, by hand, and what it refuses."""
+"""A decomposed pass agrees with sums by hand, and refuses products."""
 
 import itertools
 from random import Random

@@ -109,10 +109,7 @@ TEXTS = {
     "linear without bias": (linear(epsilon_without_bias), (3, 2)),
     "linear, then BatchNorm": (batch_norm, (3, 2)),
     "add": (lambda d: add(list(factors(d)), d.relevance, **stabilised(d)), (3,)),
-    "readout": (
-        lambda d: bilinear_epsilon(*factors(d), d.relevance, **stabilised(d)),
-        (2, 3, 2),
-    ),
+    "readout": (lambda d: bilinear_epsilon(*factors(d), d.relevance, **stabilised(d)), (2, 3, 2)),
     "scores": (scores, (2, 2, 3)),
     "value only": (value_only, (2, 3, 2)),
     "merged attention": (merged_attention, (1, 2, 2)),
@@ -192,7 +189,7 @@ def symbol(name):
     return sp.Symbol(f"{name}00", real=True)
 
 
-DROPPED = {  # how the words on it begin -> output 0 of what is dropped
+DROPPED = {  # beginning of the words -> output 0 of the dropped part
     "the bias of the folded layer": lambda d: symbol("b") * symbol("g") + symbol("t"),
     "the bias": lambda d: symbol("b"),
     "nothing": lambda d: 0,

@@ -1,4 +1,4 @@
-"""What proofs and searches run over is all there: counted and listed by other definitions."""
+"""Proofs and searches run over complete lists: each is counted by another definition."""
 
 import itertools
 import random

@@ -20,20 +20,15 @@ ROW = (X[:1, :], W, R[:1, :])
 # name: (the rule at given signs, its outputs whose signs these are)
 CASES = {
     "epsilon": (lambda **o: epsilon(X, W, R, bias=B, **o), linear_map(X, W, B)),
-    "without bias": (
-        lambda **o: epsilon_without_bias(X, W, R, bias=B, **o),
-        linear_map(X, W),
-    ),
+    "without bias": (lambda **o: epsilon_without_bias(X, W, R, bias=B, **o), linear_map(X, W)),
     "add": (lambda **o: add([X, 3 * X], WIDE, **o), 4 * X),
     "bilinear": (lambda **o: bilinear_epsilon(X, W, R, **o), X * W),
     "value only": (lambda **o: value_only(X, W, R, **o)[1:], X * W),
-    "held": (
-        lambda **o: norms.held_deviation(*NORM, WIDE, deviation=STD, **o),
-        norms.layer_norm(*NORM, norm_eps=0, deviation=STD),
-    ),
+    "held": (lambda **o: norms.held_deviation(*NORM, WIDE, deviation=STD, **o),
+        norms.layer_norm(*NORM, norm_eps=0, deviation=STD)),
     "gamma": (lambda **o: gamma(*ROW, strength=0, **o), X[:1, :] * W),
     "chain": (lambda **o: chain_epsilon([X, W], R, **o), X * W),
-}
+}  # fmt: skip
 
 
 def check(name):

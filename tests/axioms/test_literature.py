@@ -1,4 +1,4 @@
-"""What sources say of their rules is compared with the verdicts, and the page is up to date."""
+"""The claims of sources about their rules are compared with verdicts; the page is up to date."""
 
 from dataclasses import replace
 from functools import cache
@@ -19,7 +19,7 @@ def test_the_page_shows_what_is_computed():
     assert filled(page, published()) == page, said
     assert page.count("\n## ") == 3
     with pytest.raises(ValueError, match="no line between"):
-        filled("<!-- table -->\n<!-- /table -->", published())  # what follows would be lost
+        filled("<!-- table -->\n<!-- /table -->", published())  # the text behind it would be lost
 
 
 def test_every_rule_has_a_source_and_a_published_property():
@@ -37,19 +37,16 @@ def test_what_is_found_otherwise_is_what_the_page_explains():
     assert "R = 1: 0 versus 1" in found["z_plus"].found.witness
 
 
-@pytest.mark.parametrize(
-    ("said", "status", "reason", "compared"),
-    [
-        (PROVED, PROVED, "", CONFIRMED),
-        (PROVED, IN_LIMIT, "but not at eps = 1/4", OTHERWISE),
-        (PROVED, REFUTED, "x = 1", OTHERWISE),
-        (REFUTED, PROVED, "", OTHERWISE),
-        (REFUTED, UNDECIDED, "no witness", UNDECIDED),
-        ("the bias absorbs", REFUTED, "the bias absorbs R*b", CONFIRMED),
-        ("the bias absorbs", REFUTED, "bias and stabiliser absorb R*b", OTHERWISE),
-        ("the bias absorbs", REFUTED, "R*b is lost; x = 1", OTHERWISE),
-    ],
-)
+@pytest.mark.parametrize(("said", "status", "reason", "compared"), [
+    (PROVED, PROVED, "", CONFIRMED),
+    (PROVED, IN_LIMIT, "but not at eps = 1/4", OTHERWISE),
+    (PROVED, REFUTED, "x = 1", OTHERWISE),
+    (REFUTED, PROVED, "", OTHERWISE),
+    (REFUTED, UNDECIDED, "no witness", UNDECIDED),
+    ("the bias absorbs", REFUTED, "the bias absorbs R*b", CONFIRMED),
+    ("the bias absorbs", REFUTED, "bias and stabiliser absorb R*b", OTHERWISE),
+    ("the bias absorbs", REFUTED, "R*b is lost; x = 1", OTHERWISE),
+])  # fmt: skip
 def test_a_published_property_is_confirmed_only_by_the_same(said, status, reason, compared):
     row = published()[0]
     found = replace(row.found, status=status, reason=reason)

@@ -1,4 +1,4 @@
-"""One wrong case among many is found: what decides looks at every case, entry, input and point."""
+"""One wrong case among many is found: a decision looks at every case, entry, input and point."""
 
 import itertools
 from dataclasses import replace
@@ -242,6 +242,8 @@ def test_integrated_gradients_of_monomials_are_shares_of_their_degrees():
         value = f.subs(at)
         shares = [value * sp.Rational(d, i + j + k or 1) for d in (i, j, k)]
         assert list(integrated_gradients(f, at).values()) == shares
+        shares[0] += 2  # of a sum
+        assert list(integrated_gradients(f + X, at).values()) == shares
 
 
 @pytest.mark.parametrize("order", list(itertools.permutations(range(3))))

@@ -1,4 +1,4 @@
-"""Symbols are written as in the paper, and what is too wide for a page is broken."""
+"""Symbols are written as in the paper, and a formula too wide for a page is broken."""
 
 import pytest
 import sympy as sp
@@ -20,24 +20,21 @@ def names(*words, capitals=False):
     return [(found.of(x).text, found.of(x).latex) for x in symbols]
 
 
-@pytest.mark.parametrize(
-    ("words", "written"),
-    [
-        (["x00", "x01"], [("x1", "x_{1}"), ("x2", "x_{2}")]),
-        (["v00", "v10"], [("v1", "v_{1}"), ("v2", "v_{2}")]),
-        (["w00", "w11"], [("w11", "w_{11}"), ("w22", "w_{22}")]),
-        (["w01", "w10"], [("w12", "w_{12}"), ("w21", "w_{21}")]),
-        (["x1", "x2"], [("x1", "x_{1}"), ("x2", "x_{2}")]),
-        (["c0", "c1"], [("c1", "c_{1}"), ("c2", "c_{2}")]),
-        (["r00", "epsilon"], [("R", "R"), ("epsilon", r"\varepsilon")]),
-        (["exp_c", "exp_minus_c"], [("exp(c)", r"\exp(c)"), ("exp(-c)", r"\exp(-c)")]),
-        (["z00", "R_z00"], [("z", "z"), ("R_z", "R_{z}")]),
-        (["v0_00", "v0_11"], [("v0_11", "v_{0,11}"), ("v0_22", "v_{0,22}")]),
-        (["w100", "w111"], [("w1_11", "w_{1,11}"), ("w1_22", "w_{1,22}")]),
-        (["w_now", "w_A"], [("w_now", r"w_{\mathrm{now}}"), ("w_A", r"w_{\mathrm{A}}")]),
-        (["a00", "a"], [("a00", r"a_{00}"), ("a", "a")]),  # both would be a
-    ],
-)
+@pytest.mark.parametrize(("words", "written"), [
+    (["x00", "x01"], [("x1", "x_{1}"), ("x2", "x_{2}")]),
+    (["v00", "v10"], [("v1", "v_{1}"), ("v2", "v_{2}")]),
+    (["w00", "w11"], [("w11", "w_{11}"), ("w22", "w_{22}")]),
+    (["w01", "w10"], [("w12", "w_{12}"), ("w21", "w_{21}")]),
+    (["x1", "x2"], [("x1", "x_{1}"), ("x2", "x_{2}")]),
+    (["c0", "c1"], [("c1", "c_{1}"), ("c2", "c_{2}")]),
+    (["r00", "epsilon"], [("R", "R"), ("epsilon", r"\varepsilon")]),
+    (["exp_c", "exp_minus_c"], [("exp(c)", r"\exp(c)"), ("exp(-c)", r"\exp(-c)")]),
+    (["z00", "R_z00"], [("z", "z"), ("R_z", "R_{z}")]),
+    (["v0_00", "v0_11"], [("v0_11", "v_{0,11}"), ("v0_22", "v_{0,22}")]),
+    (["w100", "w111"], [("w1_11", "w_{1,11}"), ("w1_22", "w_{1,22}")]),
+    (["w_now", "w_A"], [("w_now", r"w_{\mathrm{now}}"), ("w_A", r"w_{\mathrm{A}}")]),
+    (["a00", "a"], [("a00", r"a_{00}"), ("a", "a")]),  # both would be a
+])  # fmt: skip
 def test_indices_count_from_1_and_vectors_have_one(words, written):
     assert names(*words) == written
 
@@ -68,15 +65,12 @@ def test_a_wide_formula_has_several_rows():
         check_latex(rf"\[ {array(displayed(found, relation))} \]")
 
 
-@pytest.mark.parametrize(
-    ("source", "letters"),
-    [
-        ("x_{1} = x_{2}", 1.75 + 2.4 + 1.75),
-        (r"\frac{x\,y}{z}", 2.9),
-        (r"R^{(1)}_{x_{1}}", 1 + 0.75 * 2.6),
-        (r"\log{\left(a \right)}", 3 + 2.6),
-    ],
-)
+@pytest.mark.parametrize(("source", "letters"), [
+    ("x_{1} = x_{2}", 1.75 + 2.4 + 1.75),
+    (r"\frac{x\,y}{z}", 2.9),
+    (r"R^{(1)}_{x_{1}}", 1 + 0.75 * 2.6),
+    (r"\log{\left(a \right)}", 3 + 2.6),
+])  # fmt: skip
 def test_a_formula_is_about_as_wide_as_its_letters(source, letters):
     assert width(source) == pytest.approx(letters)
 

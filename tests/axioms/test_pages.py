@@ -1,4 +1,4 @@
-"""A page shows what was decided: its formulas are read back, from text and from LaTeX."""
+"""A page shows the decisions of a test: its formulas are read back from text and LaTeX."""
 
 import random
 import re
@@ -126,13 +126,13 @@ R, EPS = sp.Symbol("r", real=True), sp.Symbol("epsilon", positive=True)
 
 
 class Decided:
-    """Equalities of what sums pass on, as formulas and by name."""
+    """Decided equalities about the relevance of sums, as formulas and by name."""
 
     def __init__(self):
         self.plain, self.named, self.origins = [], [], Origins()
 
     def added(self, xs):
-        """Relevance of the terms of a sum, each as a formula and as what stands for it."""
+        """The relevance of each term of a sum, as a formula and as its name."""
         given = {"operands": [sp.Matrix([[x]]) for x in xs], "relevance": sp.Matrix([[R]])}
         found = add(**given, eps=EPS)
         named = self.origins.instead("linear.add", given, found)

@@ -1,4 +1,4 @@
-"""Whether a rational function is 0: what SymPy makes of one, and what differs from it a little."""
+"""A rational function is told from 0 however it is written, and however little it differs."""
 
 import itertools
 import operator
@@ -49,4 +49,5 @@ def test_terms_over_different_denominators_are_added_up_in_the_end():
     assert is_zero(1 / (x - y) + 1 / (x + y) - 2 * x / (x**2 - y**2))
     assert is_zero(z / (1 / x + 1 / y) - x * y * z / (x + y))
     assert is_zero(1 / (2 * x - 2 * y) + 1 / (2 * y - 2 * x))
+    assert identical((x**2 - 121) / (x - 11), x + 11)  # 0/0 at 11 alone, the first number put in
     assert not is_zero(1 / (x - y) + 1 / (x + y) - 2 * y / (x**2 - y**2))

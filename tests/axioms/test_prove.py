@@ -1,4 +1,4 @@
-"""`prove` reports what the theorem tests established, and nothing else."""
+"""`prove` reports the statements that a test established, and no others."""
 
 import os
 import re
@@ -171,11 +171,8 @@ def test_statements_of_one_number_are_lettered_in_order_and_one_alone_is_not(the
     second = theorems(HOLDS.replace("2,", "3,", 1), name="test_c.py")
     found = prove(first, second)
     assert [(v.label, v.number) for v in found] == [("1", 1), ("3a", 3), ("3b", 3), ("3c", 3)]
-    assert [Path(v.test.partition("::")[0]).name for v in found[1:]] == [
-        "test_b.py",
-        "test_b.py",
-        "test_c.py",
-    ]
+    files = [Path(v.test.partition("::")[0]).stem for v in found[1:]]
+    assert files == ["test_b", "test_b", "test_c"]
     one_by_one = numbered(v for path in (first, second) for v in prove(path))
     assert [(v.label, v.test) for v in one_by_one] == [(v.label, v.test) for v in found]
 
@@ -187,119 +184,64 @@ def test_after_z_come_two_letters(theorems):
 
 
 SUM = "assert identical(sum(equal_split(n, R * X + R)), R * (X + 1))"
-WRONG = {
-    "a failing assertion": (FAILS, "assert False"),
-    "an error": (HOLDS.replace(SUM, "1 / 0"), "ZeroDivisionError"),
-    "an error before the test": (
-        HOLDS.replace("(n, rec", "(n, missing, rec"),
-        "fixture 'missing' not found",
-    ),
-    "a skipped run": (HOLDS.replace(SUM, "pytest.skip()"), "skipped"),
-    "an expected failure": (
-        FAILS.replace("@pytest.mark.p", "@pytest.mark.xfail\n@pytest.mark.p", 1),
-        "skipped",
-    ),
-    "a proof of nothing": (PROVED.format("pass"), "no identity was decided"),
-    "a proof by one run of two": (
-        HOLDS.replace("    assert", "    if n == 2:\n        return\n    assert"),
-        "no identity was decided",
-    ),
-    "a proof that looks elsewhere": (
-        PROVED.format("assert equal_split(2, R)[0] == R / 2"),
-        "no identity was decided",
-    ),
-    "a proof that only differs": (
-        PROVED.format("equal_split(2, R); assert not identical(R, X)"),
-        "no identity was decided",
-    ),
-    "two equal constants": (
-        PROVED.format("equal_split(2, R); assert identical(0, 0)"),
-        "0 = 0: every identity is one of two constants",
-    ),
-    "one expression twice": (
-        PROVED.format("e = (R + X) / X; assert identical(e, e)"),
-        "nothing of the project ran",
-    ),
-    "one result twice": (
-        PROVED.format("half, _ = equal_split(2, R); assert identical(half * X, X * half)"),
+NONE, NOWHERE = "no identity was decided", "nothing of the project ran"
+WITNESS, UNNAMED = 'f"R = {6}: {3} of {6}"', "names no two values that differ"
+NO_PROOFS = {  # the body of a test -> the reason
+    "pass": NONE,
+    "assert equal_split(2, R)[0] == R / 2": NONE,
+    "equal_split(2, R); assert not identical(R, X)": NONE,
+    "equal_split(2, R); assert identical(0, 0)": "0 = 0: every identity is one of two constants",
+    "e = (R + X) / X; assert identical(e, e)": NOWHERE,
+    "half, _ = equal_split(2, R); assert identical(half * X, X * half)":
         "nothing that `identical` decides depends on what the project computes",
-    ),
-    "a proof beside a rule": (
-        PROVED.format("equal_split(2, R); assert identical((X + 1) ** 2, X**2 + 2 * X + 1)"),
+    "equal_split(2, R); assert identical((X + 1) ** 2, X**2 + 2 * X + 1)":
         "nothing that `identical` decides depends",
-    ),
-    "a proof beside another assertion of a rule": (
-        PROVED.format("assert equal_split(2, R)[0] == R / 2; assert identical(X + R, R + X)"),
+    "assert equal_split(2, R)[0] == R / 2; assert identical(X + R, R + X)":
         "before the test asserts anything else",
-    ),
-    "a proof beside a False that is forgiven": (
-        PROVED.format(
-            "half, _ = equal_split(2, R); identical(half, R); assert identical(X + R, R + X)"
-        ),
+    "half, _ = equal_split(2, R); identical(half, R); assert identical(X + R, R + X)":
         "nothing that `identical` decides depends",
-    ),
-    "a proof about nothing here": (
-        PROVED.format("assert identical((X + 1) ** 2, X**2 + 2 * X + 1)"),
-        "nothing of the project ran",
-    ),
-    "a witness in words": (
-        REFUTED.format('record_property("witness", "trust me")'),
-        "no witness was decided",
-    ),
-    "words beside a witness": (
-        REFUTES.replace('f"R = {6}: {3} of {6}"', '"trust me"'),
-        "witness 'trust me' names no two values that differ; they are R = 6: 3 versus 6",
-    ),
-    "values that are no part of a witness": (
-        REFUTES.replace('f"R = {6}: {3} of {6}"', '"trust me"); record_property("x", "3, 6"'),
-        "witness 'trust me' names no two values that differ",
-    ),
-    "one value of a witness": (
-        REFUTES.replace('f"R = {6}: {3} of {6}"', '"16/5 or 3, of 6.5 and x6"'),
-        "names no two values that differ",
-    ),
-    "the other value of a witness": (
-        REFUTES.replace('f"R = {6}: {3} of {6}"', '"R = 6, of 13 and 2.3"'),
-        "names no two values that differ",
-    ),
-    "a witness of two constants": (
-        REFUTED.format("equal_split(2, R); assert differ_at(1, 2, {})"),
-        "1 versus 2 are two constants",
-    ),
-    "a witness where both agree": (
-        REFUTED.format("half, _ = equal_split(2, R); differ_at(half, X, {R: 4, X: 2})"),
+    "assert identical((X + 1) ** 2, X**2 + 2 * X + 1)": NOWHERE,
+}  # fmt: skip
+NO_WITNESSES = {
+    'record_property("witness", "trust me")': "no witness was decided",
+    "equal_split(2, R); assert differ_at(1, 2, {})": "1 versus 2 are two constants",
+    "half, _ = equal_split(2, R); differ_at(half, X, {R: 4, X: 2})":
         "both sides are 2 at R = 4, x = 2: that refutes nothing",
-    ),
-    "a witness that is excluded": (
-        REFUTED.format("half, _ = equal_split(2, R); assert differ_at(half, R, {R: -2})"),
+    "half, _ = equal_split(2, R); assert differ_at(half, R, {R: -2})":
         "R = -2: what is assumed of R rules this out",
-    ),
-    "a witness that is not exact": (
-        REFUTED.format("half, _ = equal_split(2, R); assert differ_at(half, R, {R: 0.5})"),
+    "half, _ = equal_split(2, R); assert differ_at(half, R, {R: 0.5})":
         "R = 0.5: a point is made of exact rationals",
-    ),
-    "a witness where a rule is undefined": (
-        REFUTED.format("half, _ = equal_split(2, R); assert differ_at(half / X, R, {R: 2, X: 0})"),
+    "half, _ = equal_split(2, R); assert differ_at(half / X, R, {R: 2, X: 0})":
         "x = 0: what is assumed of x rules this out",
-    ),
-    "a witness that leaves a symbol open": (
-        REFUTED.format("half, _ = equal_split(2, R); assert differ_at(half, X, {R: 2})"),
-        "free: ['x']",
-    ),
-    "a witness beside a rule": (
-        REFUTED.format("half, _ = equal_split(2, R); assert differ_at(X, X + 1, {X: 1})"),
+    "half, _ = equal_split(2, R); assert differ_at(half, X, {R: 2})": "free: ['x']",
+    "half, _ = equal_split(2, R); assert differ_at(X, X + 1, {X: 1})":
         "nothing that `differ_at` decides depends",
-    ),
-    "a witness about nothing here": (
-        REFUTED.format("assert differ_at(X, X + 1, {X: 1})"),
-        "nothing of the project ran",
-    ),
+    "assert differ_at(X, X + 1, {X: 1})": NOWHERE,
+}  # fmt: skip
+WITNESSES = {  # the words of a witness -> the reason
+    '"trust me"': f"witness 'trust me' {UNNAMED}; they are R = 6: 3 versus 6",
+    '"trust me"); record_property("x", "3, 6"': f"witness 'trust me' {UNNAMED}",
+    '"16/5 or 3, of 6.5 and x6"': UNNAMED,
+    '"R = 6, of 13 and 2.3"': UNNAMED,
 }
+TESTS = {
+    FAILS: "assert False",
+    HOLDS.replace(SUM, "1 / 0"): "ZeroDivisionError",
+    HOLDS.replace("(n, rec", "(n, missing, rec"): "fixture 'missing' not found",
+    HOLDS.replace(SUM, "pytest.skip()"): "skipped",
+    FAILS.replace("@pytest.mark.p", "@pytest.mark.xfail\n@pytest.mark.p", 1): "skipped",
+    HOLDS.replace("    assert", "    if n == 2:\n        return\n    assert"): NONE,
+}
+WRONG = [
+    *TESTS.items(),
+    *((PROVED.format(body), reason) for body, reason in NO_PROOFS.items()),
+    *((REFUTED.format(body), reason) for body, reason in NO_WITNESSES.items()),
+    *((REFUTES.replace(WITNESS, words), reason) for words, reason in WITNESSES.items()),
+]
 
 
-@pytest.mark.parametrize("name", WRONG)
-def test_what_fails_is_not_established(name, theorems):
-    test, reason = WRONG[name]
+@pytest.mark.parametrize(("test", "reason"), WRONG)
+def test_a_test_that_proves_nothing_is_not_established(test, reason, theorems):
     (verdict,) = prove(theorems(test))
     assert verdict.verdict == "not established"
     assert reason in verdict.error
@@ -307,23 +249,19 @@ def test_what_fails_is_not_established(name, theorems):
 
 def test_pytest_alone_refuses_the_same(tmp_path):
     (tmp_path / "conftest.py").write_text((THEOREMS.parent / "conftest.py").read_text())
-    for n, (test, _) in enumerate(WRONG.values()):
+    for n, (test, _) in enumerate(WRONG):
         (tmp_path / f"test_{n}.py").write_text(HEAD + test)
     (tmp_path / "test_right.py").write_text(HEAD + HOLDS + REFUTES)
     options = ["-c", os.devnull, "--import-mode=importlib", "-pno:cacheprovider", "-q", "--tb=no"]
-    done = subprocess.run(
-        [sys.executable, "-m", "pytest", *options, tmp_path],
-        cwd=ROOT,
-        capture_output=True,
-        text=True,
-        check=False,
-    )
+    command = [sys.executable, "-m", "pytest", *options, tmp_path]
+    done = subprocess.run(command, cwd=ROOT, capture_output=True, text=True, check=False)
     failed = set(re.findall(r"^(?:FAILED|ERROR) .*?(test_\w+)\.py", done.stdout, re.MULTILINE))
-    wrong = {f"test_{n}" for n, (_, reason) in enumerate(WRONG.values()) if reason != "skipped"}
+    wrong = {f"test_{n}" for n, (_, reason) in enumerate(WRONG) if reason != "skipped"}
     assert failed == wrong
 
 
 UNREADABLE = {
+    "a missing file": ("", RuntimeError, "nowhere"),
     "a file that cannot be imported": ("import no_such_module\n", RuntimeError, "no_such_module"),
     "a file without theorems": ("def test_nothing():\n    pass\n", RuntimeError, "no theorem"),
     "an unknown verdict": (REFUTES.replace('"refuted"', '"true"'), ValueError, "'true'"),
@@ -332,15 +270,10 @@ UNREADABLE = {
 
 
 @pytest.mark.parametrize("name", UNREADABLE)
-def test_what_is_no_theorem_is_an_error(name, theorems):
+def test_what_is_no_theorem_is_an_error(name, theorems, tmp_path):
     text, error, message = UNREADABLE[name]
     with pytest.raises(error, match=message):
-        prove(theorems(text))
-
-
-def test_a_missing_file_is_an_error(tmp_path):
-    with pytest.raises(RuntimeError, match="nowhere"):
-        prove(tmp_path / "test_nowhere.py")
+        prove(theorems(text) if text else tmp_path / "test_nowhere.py")
 
 
 def test_a_second_run_sees_the_file_as_it_is_then(theorems):

@@ -24,7 +24,7 @@ sizes = st.integers(1, 3)
 
 
 def compared(function, *args, **options):
-    """Compares what a rule finds with what the checker finds on its graph; the graph's steps."""
+    """Compares a rule with the checker on its graph; returns the graph's steps."""
     found, references = function(*args, **options), References()
     with replacing(partial(_instead, references), ()):
         functions = function(*args, **options)
@@ -44,7 +44,7 @@ def compared(function, *args, **options):
 
 @st.composite
 def calls(draw, name):
-    """A rule's arguments in drawn shapes, with and without what it may be left without."""
+    """The arguments of a rule in drawn shapes, with and without optional ones."""
     n, m, k = draw(sizes), draw(st.integers(1, 2)), draw(st.integers(1, 2))
     x, w, r = generic("x", m, n), generic("w", n, k), generic("r", m, k)
     stabilised = draw(st.booleans())
@@ -108,17 +108,15 @@ COMPOSITES = {
     "AttnLRP": Composite("AttnLRP", {**ATTNLRP.rules, kinds.LAYER_NORM: kinds.IDENTITY}),
     "CP-LRP": Composite("CP-LRP", {**CP_LRP.rules, kinds.LAYER_NORM: kinds.IDENTITY}),
     "a softmax held alone": Composite("held", ATTNLRP.rules | {kinds.SOFTMAX: kinds.CONSTANT}),
-    "a layer of its own": Composite(
-        "mixed", ATTNLRP.rules, layers={1: {kinds.READOUT: kinds.VALUE_ONLY}}
-    ),
-    "bias outside": Composite(
-        "outside", ATTNLRP.rules | {kinds.LINEAR: kinds.EPSILON_WITHOUT_BIAS}
-    ),
+    "a layer of its own": Composite("mixed", ATTNLRP.rules,
+        layers={1: {kinds.READOUT: kinds.VALUE_ONLY}}),
+    "bias outside": Composite("outside",
+        ATTNLRP.rules | {kinds.LINEAR: kinds.EPSILON_WITHOUT_BIAS}),
     "gradient": GRADIENT_X_INPUT,
-}
+}  # fmt: skip
 NO_GRAPH = {(name, "norm") for name in COMPOSITES if name not in ("AttnLRP", "CP-LRP")}
 NO_GRAPH |= {("gradient", "sums"), ("gradient", "products"), ("gradient", "shared")}
-"""What the checker has no rule for: norms by their deviation, and slopes of what is not linear."""
+"""Pairs that the checker has no rule for: norms by deviation, slopes of nonlinear functions."""
 
 
 CASES = [("AttnLRP", 0), *((name, EPS) for name in COMPOSITES)]

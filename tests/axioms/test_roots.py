@@ -77,7 +77,7 @@ def said(d):
 ON_LINES = [name for name in ROOTS if "alpha-beta" not in name]
 
 
-SHAPES = [{}, {"outputs": 2}, {"inputs": 2, "outputs": 3}]  # steps are those of output 0
+SHAPES = [{}, {"outputs": 2}, {"inputs": 2, "outputs": 3}]  # the steps show output 0
 
 
 @pytest.mark.parametrize(

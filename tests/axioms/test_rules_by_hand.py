@@ -1,6 +1,6 @@
 """Rules whose claims are true, true in the limit or false, each known by hand.
 
-A row is the kind, the messages in Python, and what is known of one claim: T, L or F.
+A row is the kind, the messages in Python, and the known status of one claim: T, L or F.
 """
 
 import pytest
@@ -16,10 +16,8 @@ from axioms.verdict import IN_LIMIT, PROVED, REFUTED
 
 KNOWN = {"T": PROVED, "L": IN_LIMIT, "F": REFUTED}
 NAMES = {
-    **{
-        x: getattr(sp, x)
-        for x in ("Max", "Min", "Piecewise", "Rational", "And", "Xor", "oo", "nan")
-    },
+    **{x: getattr(sp, x) for x in ("Max", "Min", "Piecewise", "Rational", "And", "Xor", "oo",
+        "nan")},
     "P": sp.Piecewise,
     "sign": sign,
     "prod": sp.prod,
@@ -32,7 +30,7 @@ NAMES = {
         (z + eps * sign(z)) - (z * sign(z) ** 2 + eps * sign(z) ** 3) * (1 + sign(y)) / 2
     ),
     "dot": lambda x, w: [a * b for a, b in zip(x, w, strict=True)],
-}
+}  # fmt: skip
 CONSERVATION = """
 product T R / 2, R / 2
 product T R, 0
@@ -213,20 +211,17 @@ def test_rules_have_the_properties_that_they_have(kind, word, known, source):
     assert found.status == KNOWN[known], found
 
 
-@pytest.mark.parametrize(
-    ("source", "scope"),
-    [
-        ("R * sign(x) * sign(x - eps), 0", "where x != 0"),
-        (
-            "R * x / (x + eps * sign(x)) * (Max(y, 0) + eps) / (Max(y, 0) + eps + eps**2), 0",
-            "almost everywhere",
-        ),
-        ("R + eps * Max(x, eps), 0", "almost everywhere"),
-        ("Piecewise((R, x > 0), (R, x < 0)), 0", "almost everywhere"),
-        ("R * (x - y) / (x - y), 0", "for all operands, where the rule itself is not 0/0"),
-        ("R * x * y / z, 0", "where z != 0"),
-    ],
-)
+@pytest.mark.parametrize(("source", "scope"), [
+    ("R * sign(x) * sign(x - eps), 0", "where x != 0"),
+    (
+        "R * x / (x + eps * sign(x)) * (Max(y, 0) + eps) / (Max(y, 0) + eps + eps**2), 0",
+        "almost everywhere",
+    ),
+    ("R + eps * Max(x, eps), 0", "almost everywhere"),
+    ("Piecewise((R, x > 0), (R, x < 0)), 0", "almost everywhere"),
+    ("R * (x - y) / (x - y), 0", "for all operands, where the rule itself is not 0/0"),
+    ("R * x * y / z, 0", "where z != 0"),
+])  # fmt: skip
 def test_a_scope_leaves_out_the_points_where_a_limit_or_a_rule_is_another(source, scope):
     assert judged("product", source, "conserves").scope == scope
 
@@ -236,21 +231,18 @@ AT_0 = "R * (1 - sign(x) * sign(-x)) / 2, 0"  # which is 0 at x = 0, and R elsew
 GONE, FOUND = "undefined (0/0 or a pole)", {"undefined": True}
 
 
-@pytest.mark.parametrize(
-    ("source", "x", "eps", "options", "said"),
-    [
-        ("R * (x - y) / (x - y), 0", 1, 1, FOUND, ""),  # at one point alone
-        ("R * x / x, 0", 0, 1, FOUND, ""),
-        (OPEN_0, 0, 1, {}, ""),
-        (OPEN_0, 0, 1, FOUND, GONE),
-        (OPEN_0, 0, 0, FOUND, GONE),
-        (OPEN_0, 1, 0, FOUND, ""),
-        (AT_0, 1, 1, {}, ""),
-        (AT_0, 0, 1, {}, "0 versus 1"),
-        (AT_0, 0, 0, {"nearby": False}, "0 versus 1"),
-        (AT_0, 0, 0, {}, ""),
-    ],
-)
+@pytest.mark.parametrize(("source", "x", "eps", "options", "said"), [
+    ("R * (x - y) / (x - y), 0", 1, 1, FOUND, ""),  # at one point alone
+    ("R * x / x, 0", 0, 1, FOUND, ""),
+    (OPEN_0, 0, 1, {}, ""),
+    (OPEN_0, 0, 1, FOUND, GONE),
+    (OPEN_0, 0, 0, FOUND, GONE),
+    (OPEN_0, 1, 0, FOUND, ""),
+    (AT_0, 1, 1, {}, ""),
+    (AT_0, 0, 1, {}, "0 versus 1"),
+    (AT_0, 0, 0, {"nearby": False}, "0 versus 1"),
+    (AT_0, 0, 0, {}, ""),
+])  # fmt: skip
 def test_a_rule_fails_where_it_does_so_in_a_limit_also_nearby(source, x, eps, options, said):
     setting = Setting(claims("product")[CONSERVES], rule_of("product", source), None)
     point = setting.at({sp.Symbol("x", real=True): sp.Integer(x)})
@@ -258,13 +250,10 @@ def test_a_rule_fails_where_it_does_so_in_a_limit_also_nearby(source, x, eps, op
     assert (found[-len(said) :] if said else found) == said
 
 
-@pytest.mark.parametrize(
-    ("kind", "source", "witness"),
-    [
-        ("add", "half(x, y) * R, half(y, x) * R", "x = -1, y = -1,"),
-        ("product", "R * Max(-x, 0) / Max(-x, 0), 0", "x = 1, y = 1,"),  # and at x = 0 by accident
-    ],
-)
+@pytest.mark.parametrize(("kind", "source", "witness"), [
+    ("add", "half(x, y) * R, half(y, x) * R", "x = -1, y = -1,"),
+    ("product", "R * Max(-x, 0) / Max(-x, 0), 0", "x = 1, y = 1,"),  # and at x = 0 by accident
+])  # fmt: skip
 def test_the_witness_of_what_is_0_over_0_is_a_small_point_without_0(kind, source, witness):
     assert judged(kind, source, "conserves").witness.startswith(witness)
 
@@ -272,13 +261,10 @@ def test_the_witness_of_what_is_0_over_0_is_a_small_point_without_0(kind, source
 ORTHOGONAL = "[R * a / sum(x) + {} * (a * sum(w) - d * sum(x)) * z for a, d in zip(x, w)]"
 
 
-@pytest.mark.parametrize(
-    "factor",
-    [
-        *("5", "7", "Rational(1, 7)", "len(x)", "Rational(1, len(x))", "7 * len(x)"),
-        "sum([len(x) * d**2 for d in w])",
-    ],
-)
+@pytest.mark.parametrize("factor", [
+    *("5", "7", "Rational(1, 7)", "len(x)", "Rational(1, len(x))", "7 * len(x)"),
+    "sum([len(x) * d**2 for d in w])",
+])  # fmt: skip
 def test_a_number_is_the_number_of_inputs_only_where_it_grows_with_them(factor):
     """In a formula that is read for 7 inputs."""
     source = ORTHOGONAL.format(factor)

@@ -41,32 +41,20 @@ WRONG = {
     "a list": ("[]", "must be an object, not []"),
     "no field": ("{}", "files is missing"),
     "text for a number": (put(share="1"), "share: must be a valid number, not '1'"),
-    "a truth value for a number": (
-        put(files=[{"first": False, "end": 1}]),
-        "files[0].first: must be a valid integer, not False",
-    ),
-    "a float for an integer": (
-        put(files=[{"first": 0.0, "end": 1}]),
-        "files[0].first: must be a valid integer, not 0.0",
-    ),
+    "a truth value for a number": (put(files=[{"first": False, "end": 1}]),
+        "files[0].first: must be a valid integer, not False"),
+    "a float for an integer": (put(files=[{"first": 0.0, "end": 1}]),
+        "files[0].first: must be a valid integer, not 0.0"),
     "an unknown field": (put(share_=1), "share_ is unknown"),
-    "an unknown field in a part": (
-        put(files=[{"first": 0, "end": 1, "a\n": 1}]),
-        r"files[0].'a\n' is unknown",
-    ),
-    "an end before its start": (
-        put(files=[{"first": 3, "end": 1}]),
-        "files[0]: end 1 is before first 3",
-    ),
+    "an unknown field in a part": (put(files=[{"first": 0, "end": 1, "a\n": 1}]),
+        r"files[0].'a\n' is unknown"),
+    "an end before its start": (put(files=[{"first": 3, "end": 1}]),
+        "files[0]: end 1 is before first 3"),
     "infinite": (put(share=float("inf")), "share: must be a finite number, not inf"),
-    "infinite by a large exponent": (
-        put(share=9).replace("9", "1e999"),
-        "share: must be a finite number, not inf",
-    ),
-    "NaN in a nested value": (
-        put(more={"a b": [float("nan")]}),
-        "more.'a b'[0]: must be a finite number, not nan",
-    ),
+    "infinite by a large exponent": (put(share=9).replace("9", "1e999"),
+        "share: must be a finite number, not inf"),
+    "NaN in a nested value": (put(more={"a b": [float("nan")]}),
+        "more.'a b'[0]: must be a finite number, not nan"),
     "a field twice": (put()[:-1] + ', "share": 3}', "'share' is there 2 times"),
     "nested 10,000 deep": ("[" * 10_000 + "]" * 10_000, "it is nested too deeply"),
     "nested 300 deep": (put(more={"a": 1}).replace("1", "[" * 300 + "]" * 300), "recursion limit"),
@@ -74,7 +62,7 @@ WRONG = {
     "half a letter": (put(more={"a": "\ud800"}), "Invalid JSON"),
     "too large": (" " * 20_001, "it has more than 20000 bytes"),
     "not UTF-8": (b"\xff\xfe", "byte 0 is not UTF-8"),
-}
+}  # fmt: skip
 
 
 @pytest.mark.parametrize("name", WRONG)

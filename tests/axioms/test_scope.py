@@ -33,19 +33,16 @@ def test_an_assumption_is_said_by_the_relation_that_holds_where_it_does(fact):
         assert eval(text, {"x": value}) == getattr(sp.Integer(value), f"is_{fact}")
 
 
-@pytest.mark.parametrize(
-    ("given", "said", "error"),
-    [
-        (["x, y > 0: sizes"], "rows of three keys", None),
-        (["x, y > 0: sizes"], "Three keys", None),
-        (["x, y > 0: sizes"], "two, four, five, six, seven, eight, nine", "decided of 3 entries"),
-        (["x > 0", "x > 0, y > 0"], "3 keys", "names no assumption"),
-        (["x > 0"], "3 keys", "assumed and not said: y > 0"),
-        (["x, y >= 0"], "3 keys", "assumed and not said: x > 0, y > 0"),
-        (["x, y > 0"], "2 keys of 30 channels", "decided of 3 entries of a name"),
-        (["all are positive"], "3 keys", "names no assumption"),
-    ],
-)
+@pytest.mark.parametrize(("given", "said", "error"), [
+    (["x, y > 0: sizes"], "rows of three keys", None),
+    (["x, y > 0: sizes"], "Three keys", None),
+    (["x, y > 0: sizes"], "two, four, five, six, seven, eight, nine", "decided of 3 entries"),
+    (["x > 0", "x > 0, y > 0"], "3 keys", "names no assumption"),
+    (["x > 0"], "3 keys", "assumed and not said: y > 0"),
+    (["x, y >= 0"], "3 keys", "assumed and not said: x > 0, y > 0"),
+    (["x, y > 0"], "2 keys of 30 channels", "decided of 3 entries of a name"),
+    (["all are positive"], "3 keys", "names no assumption"),
+])  # fmt: skip
 def test_what_is_assumed_or_decided_and_not_said_is_an_error(given, said, error):
     x, y = generic("x", 1, 3, positive=True), sp.Symbol("y", positive=True)
     if error is None:
@@ -57,10 +54,7 @@ def test_what_is_assumed_or_decided_and_not_said_is_an_error(given, said, error)
 
 @pytest.mark.parametrize(
     ("change", "error"),
-    [
-        ({"given": ["b > 0"]}, None),
-        ({"scope": "any number of inputs"}, "decided of 2 entries"),
-    ],
+    [({"given": ["b > 0"]}, None), ({"scope": "any number of inputs"}, "decided of 2 entries")],
 )
 def test_a_statement_of_the_package_is_held_to_its_scope(monkeypatch, change, error):
     def changed(marker, said=evidence.claim):

@@ -1,4 +1,4 @@
-"""The scoreboard says what is computed, proves only what holds, and its documents agree with it."""
+"""The scoreboard is up to date, and a check mark on it is a proof."""
 
 import itertools
 import random
@@ -26,7 +26,6 @@ from axioms.rules.linear import z_plus as z_plus_rule
 from axioms.rules.propagate import evaluate
 from axioms.scoreboard.rule_sets import (
     MASK_RELEVANCE,
-    RULE_SETS,
     RuleSet,
     absolute_split,
     positive_split,
@@ -49,36 +48,17 @@ from axioms.scoreboard.scoreboard import (
 from axioms.scoreboard.witness import differ
 from axioms.theorems.test_axioms_of_methods import AXIOMS, METHODS, axioms_of
 
-BY_NAME = {rule_set.name: rule_set for rule_set in RULE_SETS}
 
-
-def test_the_document_is_what_is_computed():
-    cells, page = scoreboard(), PAGE.read_text("utf-8")
-    for part in (as_markdown(cells), witnesses(cells)):
-        assert f"-->\n{part}\n<!--" in page
+@pytest.mark.parametrize(
+    ("board", "of"),
+    [(scoreboard, {}), (on_attention, {"of": ATTENTION}), (on_units, {"of": UNITS})],
+)
+def test_the_document_has_the_computed_cells(board, of):
+    cells, page = board(), PAGE.read_text("utf-8")
     said = "docs/SCOREBOARD.md: run `python -m axioms.pages.scoreboard`, which writes it"
-    assert filled(page, cells) == page, said
-    assert filled(page.replace("✓", "x"), cells).count("✓") > 99
-
-
-def test_the_document_has_what_is_computed_of_softmax_attention():
-    cells, page = on_attention(), PAGE.read_text("utf-8")
-    assert filled(page, cells, of=ATTENTION) == page
-    verdicts = {cell.rewrite: cell.verdict for cell in cells if cell.rule_set == "mask relevance"}
-    assert verdicts.pop("duplicate keys") == REFUTED
-    assert set(verdicts.values()) == {PROVED}
-
-
-def test_the_document_has_what_is_computed_of_gated_units_norms_and_recurrences():
-    cells, page = on_units(), PAGE.read_text("utf-8")
-    assert filled(page, cells, of=UNITS) == page
-    verdict = {(c.rule_set, c.rewrite): c.verdict for c in cells if c.eps == LIMIT}
-    assert verdict["MambaLRP", "recurrence as attention"] == PROVED  # theorem 72
-    assert verdict["AttnLRP", "recurrence as attention"] == REFUTED
-    assert verdict["CP-LRP", "fold weight of RMSNorm"] == PROVED  # theorem 74
-    assert verdict["RelP", "re-bracket a SwiGLU"] == REFUTED  # theorem 71
-    assert verdict["DePass", "re-bracket a SwiGLU"] == NOT_APPLICABLE
-    assert {c.verdict for c in cells if c.rule_set == "gradient x input"} == {PROVED}
+    assert filled(page, cells, **of) == page, said
+    assert filled(page.replace("✓", "x"), cells, **of).count("✓") > 9
+    assert all(bool(cell.witness) == (cell.verdict == REFUTED) for cell in cells)
 
 
 def test_methods_of_other_papers_have_the_rules_of_cp_lrp():
@@ -98,7 +78,7 @@ def test_the_findings_have_the_axioms_that_methods_obey():
 
 @pytest.mark.parametrize(("rows", "keys", "channels"), [(1, 2, 1), (2, 3, 2), (3, 2, 2)])
 def test_mask_relevance_of_a_graph_is_leave_one_out_of_its_keys(rows, keys, channels):
-    """Along the gradient at every head, of which each row is read, and all heads are summed.
+    """Multiplies each row of every head by the gradient there, and adds up all heads.
 
     The graph is S * S, S the sum of three heads with layers, so that its gradient at S is 2 S.
     """
@@ -109,13 +89,7 @@ def test_mask_relevance_of_a_graph_is_leave_one_out_of_its_keys(rows, keys, chan
     sizes = {h: at[f"z{h}"].applyfunc(abs) for h in range(3)}  # the exponentials of logits
     at |= {f"z{h}": size.applyfunc(sp.log) for h, size in sizes.items()}
     gradient = sp.Matrix(random_point(chance, {"r": (rows, 2)})["r"])
-    heads = [
-        linear(
-            attend(leaf(f"z{h}"), leaf(f"v{h}")),
-            parameter(f"w{h}"),
-        )
-        for h in range(3)
-    ]
+    heads = [linear(attend(leaf(f"z{h}"), leaf(f"v{h}")), parameter(f"w{h}")) for h in range(3)]
     total = Node(kinds.ADD, tuple(heads))
     for start in (None, gradient):
         found = by_masks(total * total, at, start)["masks"]
@@ -137,28 +111,6 @@ def test_mask_relevance_takes_copies_of_a_key_for_one_and_needs_attention():
     assert by_masks(copied, at)["masks"] == sp.Matrix([[each[0] + each[2], each[1] + each[3]]])
     cell = decide(MASK_RELEVANCE, "fold linear", LIMIT)
     assert cell.verdict == NOT_APPLICABLE
-
-
-KNOWN = [  # each a theorem of axioms/theorems, or a consequence of one
-    ("AttnLRP", "re-associate products", LIMIT, REFUTED),
-    ("AttnLRP", "re-associate sums", LIMIT, PROVED),
-    ("AttnLRP", "re-associate sums", FINITE, REFUTED),
-    ("AttnLRP", "factorize attention", LIMIT, REFUTED),
-    ("AttnLRP", "distribute products", LIMIT, PROVED),
-    ("AttnLRP, canonized", "distribute products", LIMIT, REFUTED),
-    ("AttnLRP, canonized", "re-associate products", FINITE, PROVED),
-    ("AttnLRP, canonized", "rescale Q and K", FINITE, REFUTED),
-    ("AttnLRP, abs split", "re-associate sums", LIMIT, REFUTED),
-    ("plain epsilon", "commute products", LIMIT, NOT_APPLICABLE),
-    ("leave-one-out", "factorize attention", LIMIT, PROVED),
-]
-
-
-@pytest.mark.parametrize(("name", "rewrite", "eps", "expected"), KNOWN)
-def test_known_verdicts_are_found(name, rewrite, eps, expected):
-    cell = decide(BY_NAME[name], rewrite, eps)
-    assert cell.verdict == expected
-    assert bool(cell.witness) == (expected == REFUTED)
 
 
 def test_a_theorem_about_a_canonizer_says_nothing_of_another_one():
@@ -203,11 +155,10 @@ WRONG = {  # a rule that no rewrite of this name leaves alone
     "a sum splits by squares": ("re-associate sums", kinds.ADD, weighted_by_square),
     "relevance of one entry": ("commute sums", kinds.ADD, unseen_at_its_value),
     "a layer passes on half": (
-        "insert identity layer",
-        kinds.LINEAR,
+        "insert identity layer", kinds.LINEAR,
         lambda node, xs, r, options: (epsilon(*xs[:2], r, eps=0)[0] / 2,),
     ),
-}
+}  # fmt: skip
 
 
 @pytest.mark.parametrize("name", WRONG)
@@ -230,7 +181,7 @@ POLYNOMIAL = (
 
 @pytest.mark.parametrize("rewrite", POLYNOMIAL)
 def test_functionals_of_the_function_agree_when_they_are_computed(rewrite):
-    """What the last three columns infer from the equality of functions, computed outright."""
+    """The last three columns infer this from the equality of functions; here it is computed."""
     template = REWRITES[rewrite].templates[0]
     point = next(points(template.least_shapes()))
     point = {x: value.applyfunc(lambda v: v + 1) for x, value in point.items()}
@@ -260,12 +211,6 @@ def test_the_symbolic_splits_are_the_rules_at_numbers(seed):
         (found,) = z_plus(None, [x, w, *([] if b is None else [b])], r, {"eps": eps})
         rows = [z_plus_rule(x[n, :], w, r[n, :], eps=eps, bias=b)[0] for n in range(3)]
         assert found == sp.Matrix.vstack(*rows)
-
-
-def test_points_come_smallest_first_and_have_no_zeros():
-    found = points({"x": (1, 2)})
-    first = [tuple(next(found)["x"]) for _ in range(5)]
-    assert first == [(1, 1), (1, 2), (2, 1), (-1, 1), (1, -1)]
 
 
 def test_a_table_shows_both_regimes_where_they_differ():

@@ -197,23 +197,20 @@ def test_one_statement_is_shown_alone(ten):
     assert r"\paragraph{Theorem 10b.}" in latex(shown)
 
 
-@pytest.mark.parametrize(
-    ("plain", "printed"),
-    [
-        ("x1 x2", r"$x_{1}\,x_{2}$"),
-        ("R/2 as epsilon -> 0", r"$R/2$ as $\varepsilon \to 0$"),
-        ("all eps >= 1/4", r"all $\varepsilon \geq 1/4$"),
-        ("R_out = LOO_i", r"$R_{out}=\mathrm{LOO}_{i}$"),
-        ("the alpha-beta rule", r"the $\alpha$-$\beta$ rule"),
-        ("f(x) = 2^d, K^-T", r"$f(x)=2^{d}$, $K^{-T}$"),
-        ("R_j (z_j - b_j)/(z_j + eps)", r"$R_{j}\,(z_{j}-b_{j})/(z_{j}+\varepsilon)$"),
-        ("c (R - mean R), |a", r"$c\,(R-\mathrm{mean}\,R)$, $|$a"),
-        ("-0.5 of 2 26/5, e**2", r"$-0.5$ of 2 $26/5$, $e^{2}$"),
-        ("x = (2, 3): 6/6, or (a = 1, or b)", "$x=(2,3)$: $6/6$, or ($a=1$, or b)"),
-        ("of one sign, K and a - of 2", "of one sign, K and a - of 2"),
-        ("a_name_of_code steps2 2x2", r"a\_name\_of\_code steps2 2x2"),
-    ],
-)
+@pytest.mark.parametrize(("plain", "printed"), [
+    ("x1 x2", r"$x_{1}\,x_{2}$"),
+    ("R/2 as epsilon -> 0", r"$R/2$ as $\varepsilon \to 0$"),
+    ("all eps >= 1/4", r"all $\varepsilon \geq 1/4$"),
+    ("R_out = LOO_i", r"$R_{out}=\mathrm{LOO}_{i}$"),
+    ("the alpha-beta rule", r"the $\alpha$-$\beta$ rule"),
+    ("f(x) = 2^d, K^-T", r"$f(x)=2^{d}$, $K^{-T}$"),
+    ("R_j (z_j - b_j)/(z_j + eps)", r"$R_{j}\,(z_{j}-b_{j})/(z_{j}+\varepsilon)$"),
+    ("c (R - mean R), |a", r"$c\,(R-\mathrm{mean}\,R)$, $|$a"),
+    ("-0.5 of 2 26/5, e**2", r"$-0.5$ of 2 $26/5$, $e^{2}$"),
+    ("x = (2, 3): 6/6, or (a = 1, or b)", "$x=(2,3)$: $6/6$, or ($a=1$, or b)"),
+    ("of one sign, K and a - of 2", "of one sign, K and a - of 2"),
+    ("a_name_of_code steps2 2x2", r"a\_name\_of\_code steps2 2x2"),
+])  # fmt: skip
 def test_formulas_are_found_whole_and_words_are_left_alone(plain, printed):
     assert typeset(plain) == printed
     check_latex(printed)

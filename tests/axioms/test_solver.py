@@ -1,4 +1,4 @@
-"""What the solver is told of real numbers is true of them, and what it finds is confirmed."""
+"""The solver's facts hold of real numbers, and its models are confirmed."""
 
 from dataclasses import dataclass, field
 
@@ -28,24 +28,18 @@ class Sides(Part):
         return self.given
 
 
-@pytest.mark.parametrize(
-    "expression",
-    [
-        sp.Max(X, Y, X * Y) - sp.Min(X, 1),
-        sp.Abs(X - Y) + sp.Abs(X) * Y**3,
-        sign(X - Y) * X + sign(Y - X),
-        sp.Piecewise((X, X > Y), (Y**2, sp.And(X <= 0, sp.Ne(Y, 0))), (5, True)),
-        sp.sqrt(X**2 + 1) * sp.Abs(Y) + 1 / sp.sqrt(Y**2 + 4),
-    ],
-)
+@pytest.mark.parametrize("expression", [
+    sp.Max(X, Y, X * Y) - sp.Min(X, 1),
+    sp.Abs(X - Y) + sp.Abs(X) * Y**3,
+    sign(X - Y) * X + sign(Y - X),
+    sp.Piecewise((X, X > Y), (Y**2, sp.And(X <= 0, sp.Ne(Y, 0))), (5, True)),
+    sp.sqrt(X**2 + 1) * sp.Abs(Y) + 1 / sp.sqrt(Y**2 + 4),
+])  # fmt: skip
 def test_a_term_has_the_value_of_its_expression_ties_included(expression):
     reals = Reals()
     term = reals.term(expression)
     for x, y in POINTS:
-        at = [
-            reals.term(X) == reals.term(sp.Rational(x)),
-            reals.symbols[Y] == int(y),
-        ]
+        at = [reals.term(X) == reals.term(sp.Rational(x)), reals.symbols[Y] == int(y)]
         found = solver([*reals.facts, *reals.defined(), *at], 10**6)
         assert found.check() == z3.sat
         value = number(found.model().eval(term, model_completion=True))
@@ -108,33 +102,27 @@ def test_divisors_that_may_be_0_are_told():
     assert len(at_zero_eps(Sides(stabilised, stabilised)).divisors) == 1
 
 
-@pytest.mark.parametrize(
-    ("one", "other", "status"),
-    [
-        (X * Y / (X + EPS * sign(X)), Y, EQUAL),
-        (X * Y / (X + EPS), Y, EQUAL),
-        (Y * sign(EPS - sp.Rational(1, 10**9)), -Y, EQUAL),
-        (Y * sign(X + EPS), Y * sign(X), EQUAL),
-        (X * Y / (X + EPS), 2 * Y, DIFFERENT),
-        (Y * sp.Max(X, 0) / (sp.Max(X, 0) + EPS), Y, UNDEFINED),
-        (Y / EPS, Y, UNDEFINED),
-    ],
-)
+@pytest.mark.parametrize(("one", "other", "status"), [
+    (X * Y / (X + EPS * sign(X)), Y, EQUAL),
+    (X * Y / (X + EPS), Y, EQUAL),
+    (Y * sign(EPS - sp.Rational(1, 10**9)), -Y, EQUAL),
+    (Y * sign(X + EPS), Y * sign(X), EQUAL),
+    (X * Y / (X + EPS), 2 * Y, DIFFERENT),
+    (Y * sp.Max(X, 0) / (sp.Max(X, 0) + EPS), Y, UNDEFINED),
+    (Y / EPS, Y, UNDEFINED),
+])  # fmt: skip
 def test_at_eps_0_sides_have_their_limit_but_where_that_is_0_over_0(one, other, status):
     assert at_zero_eps(Sides(one, other)).status == status
 
 
-@pytest.mark.parametrize(
-    ("one", "other", "status"),
-    [
-        (Y * sp.Max(X, 0) / (sp.Max(X, 0) + EPS), Y * (1 + sign(X)) / 2, EQUAL),
-        (Y * (sp.Max(X, 0) + EPS) / (sp.Max(X, 0) + EPS * 2), Y, DIFFERENT),
-        (Y * (sp.Max(X, 0) + EPS) / (sp.Max(X, 0) + EPS + EPS**2), Y, EQUAL),
-        (Y * (sp.Max(X, 0) + EPS**2) / (sp.Max(X, 0) + EPS), Y, DIFFERENT),
-        (Y / (sp.Max(X, 0) + EPS), Y / (sp.Max(X, 0) + EPS) + 1 / EPS, UNDEFINED),
-        (Y * sign(EPS * X), Y * sign(X), EQUAL),
-    ],
-)
+@pytest.mark.parametrize(("one", "other", "status"), [
+    (Y * sp.Max(X, 0) / (sp.Max(X, 0) + EPS), Y * (1 + sign(X)) / 2, EQUAL),
+    (Y * (sp.Max(X, 0) + EPS) / (sp.Max(X, 0) + EPS * 2), Y, DIFFERENT),
+    (Y * (sp.Max(X, 0) + EPS) / (sp.Max(X, 0) + EPS + EPS**2), Y, EQUAL),
+    (Y * (sp.Max(X, 0) + EPS**2) / (sp.Max(X, 0) + EPS), Y, DIFFERENT),
+    (Y / (sp.Max(X, 0) + EPS), Y / (sp.Max(X, 0) + EPS) + 1 / EPS, UNDEFINED),
+    (Y * sign(EPS * X), Y * sign(X), EQUAL),
+])  # fmt: skip
 def test_where_eps_0_is_0_over_0_the_limit_is_taken_in_every_cell(one, other, status):
     found = in_cells(Sides(one, other))
     assert found.status == status

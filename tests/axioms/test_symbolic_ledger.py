@@ -38,6 +38,7 @@ from axioms.rules import norms, propagate
 from axioms.rules.ledger import causes, ledger, unknown_messages
 from axioms.rules.propagate import RULES, evaluate
 from axioms.theorems.test_conservation import check_lemma
+from tests.support.random_graphs import matrices
 
 EPS = Rational(1, 4)
 LINEAR = (kinds.LINEAR, kinds.EPSILON)
@@ -73,11 +74,9 @@ WRONG_LEMMAS = {
     "a softmax that conserves": (SOFTMAX, {}),
     "a product that the gradient conserves": ((kinds.PRODUCT, kinds.GRADIENT), {}),
     "a norm that the gradient conserves": ((kinds.RMS_NORM, kinds.GRADIENT), {}),
-    "a gradient that the stabiliser reaches": (
-        (kinds.LINEAR, kinds.GRADIENT),
-        {BIAS: RULES[LINEAR].absorbs[BIAS]},
-    ),
-}
+    "a gradient that the stabiliser reaches": ((kinds.LINEAR, kinds.GRADIENT),
+        {BIAS: RULES[LINEAR].absorbs[BIAS]}),
+}  # fmt: skip
 
 
 @pytest.mark.parametrize("name", WRONG_LEMMAS)
@@ -211,12 +210,6 @@ def operations(draw, kind):
         point["x0"] = point["x0"].applyfunc(lambda x: sp.log(abs(x)))
     root = Node(kind, tuple(leaves), attributes=attributes)
     return root, point, draw(matrices(entries, *evaluate(root, point)[root].shape))
-
-
-def matrices(entries, rows, columns):
-    size = rows * columns
-    listed = st.lists(entries, min_size=size, max_size=size)
-    return listed.map(lambda values: sp.Matrix(rows, columns, values))
 
 
 @pytest.mark.parametrize("key", RULES)

@@ -1,4 +1,4 @@
-"""Graphs, decisions and the sweep: what they accept, and what they refuse and why."""
+"""Graphs, decisions and the sweep accept valid inputs, and refuse others with a reason."""
 
 import math
 
@@ -25,7 +25,7 @@ from axioms.graph import (
 )
 from axioms.rewrites.canonizers import merge_products
 from axioms.rules.activations import ACTIVATIONS
-from axioms.rules.effects import integrated_gradients, leave_key_out, leave_one_out, shapley
+from axioms.rules.effects import leave_key_out
 from axioms.rules.propagate import FORWARD, RULES, evaluate, explain, propagate
 from axioms.rules.rule import stabilize
 
@@ -180,16 +180,13 @@ REFUSED = {
     "a sign in an equality": (lambda: identical(sp.sign(X), 1), ValueError, "split signs"),
     "a root in an equality": (lambda: identical(sp.sqrt(X), X), ValueError, "rational function"),
     "infinity in an equality": (lambda: identical(sp.zoo, 1), ValueError, "rational function"),
-    "a free symbol in a witness": (
-        lambda: differ_at(X * Y, 1, {X: 1}),
-        ValueError,
-        r"free: \['y'\]",
-    ),
+    "a free symbol in a witness": (lambda: differ_at(X * Y, 1, {X: 1}), ValueError,
+        r"free: \['y'\]"),
     "a float in a witness": (lambda: differ_at(X, 1, {X: 0.5}), ValueError, "exact rationals"),
     "a float in a side": (lambda: differ_at(X * 0.5, 1, {X: 1}), ValueError, "exact rationals"),
     "a key alone": (lambda: leave_key_out(sp.ones(1), sp.ones(1)), ValueError, "at least 2 keys"),
     "a pole at a witness": (lambda: differ_at(1 / X, 1, {X: 0}), ValueError, "exact rationals"),
-}
+}  # fmt: skip
 
 
 @pytest.mark.parametrize("name", REFUSED)
@@ -202,9 +199,6 @@ def test_what_would_be_no_proof_is_refused(name):
 def test_equality_is_decided_both_ways():
     assert identical((X**2 - Y**2) / (X - Y), X + Y)
     assert not identical(X / (X + Y), X)
-    assert not any(identical(sp.Matrix([X, Y]), sp.Matrix(m)) for m in ([X, X], [Y, Y], [Y, X]))
-    assert not any(identical(X, value) for value in range(50))  # whatever point is tried first
-    assert not any(identical(1 / (X - value), 1) for value in range(50))
     assert [sign_of_number(x) for x in (sp.sqrt(2) - 2, sp.Integer(0), sp.E, sp.I)] == [
         -1,
         0,
@@ -225,16 +219,3 @@ def test_a_point_is_made_of_symbols_and_of_matrices_of_them():
 
 def test_zero_counts_as_positive():
     assert [stabilize(z, eps=sp.Rational(1, 4)) * 4 for z in (0, 1, -1)] == [1, 5, -5]
-
-
-def test_attributions_of_a_sum_and_a_product_of_inputs():
-    f, point = X * Y + Z, {X: 2, Y: 3, Z: 5}
-    assert list(leave_one_out(f, point).values()) == [6, 6, 5]
-    assert list(shapley(f, point).values()) == [3, 3, 5]
-    assert list(integrated_gradients(f, point).values()) == [3, 3, 5]
-    assert list(integrated_gradients(X**2 * Y, {X: 3, Y: 2}).values()) == [12, 6]
-    assert list(shapley(X**2 * Y, {X: 3, Y: 2}).values()) == [9, 9]
-    exchanged, value = {X: Y, Y: X}, Y**2 * X  # of X**2 * Y there
-    assert list(leave_one_out(X**2 * Y, exchanged).values()) == [value, value]
-    assert list(shapley(X**2 * Y, exchanged).values()) == [value / 2, value / 2]
-    assert list(integrated_gradients(X**2 * Y, exchanged).values()) == [2 * value / 3, value / 3]

@@ -46,17 +46,14 @@ def undefined_for_four(x, w, b, z, R, eps):
     return [R / len(x) * (len(x) - 4) / (len(x) - 4) if len(x) != 4 else 0 * R for _ in x]
 
 
-@pytest.mark.parametrize(
-    ("own", "claim", "witness"),
-    [
-        (half_to_each, CONSERVES, "x = 1, w = 1, b = 1, R = 1: 1/2 versus 1"),
-        (all_to_the_middle, CONSERVES, "z = [1 1]"),
-        (twice_to_many, CONSERVES, "R = 1: 1/2 versus 1"),
-        (twice_to(7), CONSERVES, "194 versus 97"),
-        (undefined_for_four, CONSERVES, "0 versus"),
-        (twice_to_many, "insert identity layer", "eps -> 0, a = "),
-    ],
-)
+@pytest.mark.parametrize(("own", "claim", "witness"), [
+    (half_to_each, CONSERVES, "x = 1, w = 1, b = 1, R = 1: 1/2 versus 1"),
+    (all_to_the_middle, CONSERVES, "z = [1 1]"),
+    (twice_to_many, CONSERVES, "R = 1: 1/2 versus 1"),
+    (twice_to(7), CONSERVES, "194 versus 97"),
+    (undefined_for_four, CONSERVES, "0 versus"),
+    (twice_to_many, "insert identity layer", "eps -> 0, a = "),
+])  # fmt: skip
 def test_what_fails_for_some_number_of_inputs_is_refuted(own, claim, witness):
     found = verdict(own, claim)
     assert found.status == REFUTED

@@ -1,4 +1,4 @@
-"""A page as a whole: what it says of small theorems, word by word."""
+"""A whole page of small theorems is compared word by word."""
 
 import re
 from unittest import mock

@@ -1,1 +1,1 @@
-"""Every architecture of Transformers at tiny size, and what can be explained of it."""
+"""Every architecture of Transformers at tiny size, and the measured quality of its explanations."""

@@ -101,7 +101,7 @@ def with_inputs(model_type: str, task: str = CLASSES) -> tuple[nn.Module, dict[s
 
 @contextmanager
 def float64() -> Iterator[None]:
-    """What models cast to float32 stays in float64, so that rounding hides no error.
+    """Keeps models' casts to float32 in float64, so that rounding hides no error.
 
     Several run in float64 in no other way.
     """

@@ -1,4 +1,4 @@
-"""What holds of the explanations of one architecture, measured."""
+"""Measures the explanations of one architecture."""
 
 import re
 import signal
@@ -15,28 +15,18 @@ from axioms.composites import ATTNLRP, BIAS, CP_LRP, UnassignedOperation
 from numeric import attribute, targets
 from numeric.auditing.audit import Audit, audit
 from numeric.models.facts import facts_of
-from tests.census.build import (
-    ANSWERS,
-    CAUSAL,
-    MASKED,
-    TAGS,
-    TASKS,
-    Unfit,
-    build,
-    float64,
-    inputs,
-)
+from tests.census.build import ANSWERS, CAUSAL, MASKED, TAGS, TASKS, Unfit, build, float64, inputs
 
 SECONDS = 120
 
 
 @dataclass(frozen=True)
 class Found:
-    """What was measured of one architecture for one task.
+    """The measurements of one architecture for one task.
 
     refusal: why it could not be built or run, or nothing
     errors: by column, the relative error, or why there is none
-    keeps: what keeps relevance, if it is not conserved
+    keeps: the causes that keep relevance, if it is not conserved
     """
 
     architecture: str
@@ -53,14 +43,14 @@ def explained(model: nn.Module, batch: Mapping, task: str) -> float:
 
 
 def conserved(model: nn.Module, batch: Mapping, task: str) -> float:
-    """What CP-LRP loses of the logit when nothing is added anywhere, as a part of the logit."""
+    """The part of the logit that CP-LRP loses when nothing is added anywhere."""
     with without_shifts(model):
         found = attribute(model, batch, "cp-lrp", TARGETS[task])
     return (found.residual / found.logit).abs().max().item()
 
 
 def keeps(model: nn.Module, batch: Mapping, task: str) -> str:
-    """The causes by which CP-LRP loses relevance of the worse example when nothing is added."""
+    """The causes of CP-LRP's loss on the worse example when nothing is added."""
     with without_shifts(model):
         lost = attribute(model, batch, "cp-lrp", TARGETS[task])
         worst_first = (lost.residual / lost.logit).abs().argsort(descending=True).tolist()
@@ -121,7 +111,7 @@ def left_out(model: nn.Module, batch: Mapping, task: str) -> float:
 
 PLACE = 2
 TARGETS = dict.fromkeys(TASKS) | dict.fromkeys((TAGS, MASKED), targets.logit(at=PLACE))
-"""What is explained: what is predicted, at one token where every token has a prediction."""
+"""The explained logit: the prediction, at one token where every token has a prediction."""
 
 COLUMNS = {
     "explained": (explained, 0.0),
@@ -129,11 +119,11 @@ COLUMNS = {
     "audited": (audited, 1e-8),
     "Leave-One-Out": (left_out, 1e-8),
 }
-"""What is measured, and the largest error that counts as none."""
+"""Column -> its measurement, and the largest error that counts as none."""
 
 
 def logit(model: nn.Module, changed: Mapping, batch: Mapping, task: str, target: Tensor) -> Tensor:
-    """What is explained, (batch,), of a batch that was changed."""
+    """The explained logit of a changed batch, (batch,)."""
     with torch.no_grad():
         found = model(**changed)
     every = torch.arange(len(target))
@@ -209,7 +199,7 @@ def measure(item: tuple[str, str], *, columns=tuple(COLUMNS), catch=Exception) -
 
 
 def reason(error: Exception) -> str:
-    """What an error says, with its type where its own words may not be enough."""
+    """The message of an error, with its type where the message may not be enough."""
     plain = isinstance(error, (Unfit, UnassignedOperation, TimeoutError, ValueError))
     said = str(error)
     if isinstance(error, ImportError):  # which goes on to say how to install it
@@ -219,7 +209,7 @@ def reason(error: Exception) -> str:
 
 @contextmanager
 def conditions() -> Iterator[None]:
-    """Float64, a time limit, and quiet: what architectures warn of is known here."""
+    """Float64, a time limit, and no warnings of architectures, which are known here."""
     before = logging.get_verbosity()
     logging.set_verbosity_error()
     try:
@@ -232,7 +222,7 @@ def conditions() -> Iterator[None]:
 
 @contextmanager
 def limit(seconds: int) -> Iterator[None]:
-    """Raises TimeoutError in what takes longer; in the main thread alone."""
+    """Raises TimeoutError when the block takes longer; in the main thread alone."""
 
     def end(*_):
         raise TimeoutError(f"took longer than {seconds} s")

@@ -1,4 +1,4 @@
-"""The page of models, docs/MODELS.md, from what was measured."""
+"""Writes the page of models, docs/MODELS.md, from measurements."""
 
 import re
 from collections import Counter
@@ -48,7 +48,7 @@ def cell(column: str, error: float | str) -> str:
 
 
 def misses(found: Found) -> list[str]:
-    """How far the columns with a cross are off, and what keeps the relevance that is not there."""
+    """The errors of the columns with a cross, and the causes that keep missing relevance."""
     off = {c: e for c, e in found.errors.items() if cell(c, e) == NO}
     by = {"conserves": found.keeps and f" by {found.keeps}"}
     return [f"{c}: off by {error:.0e}{by.get(c, '')}" for c, error in off.items()]
@@ -67,7 +67,7 @@ PLACE = re.compile(r"\s+\S+ \([^()\s]+\.py:\d+\)")
 
 
 def short(text: str) -> str:
-    """The first line, with the first of what it announces; the same for all models.
+    """The first line of an error, and the first detail it announces; equal for all models.
 
     Without the model's class, places and sizes in it, and folders of this machine.
     """
@@ -106,7 +106,7 @@ def counts(task: str, found: list[Found]) -> str:
 
 
 def page(found: Iterable[Found]) -> str:
-    """The whole page, whatever the order in which architectures were measured."""
+    """The whole page, for architectures measured in any order."""
     by_task = {task: [] for task in TASKS}
     for x in sorted(found, key=lambda x: x.architecture):
         by_task[x.task].append(x)

@@ -10,7 +10,7 @@ VOCABULARY, WIDTH, HEADS, KEYS, HEAD, LAYERS, SIZE = 64, 32, 4, 2, 8, 2, 64
 PAD, START, END, MASK, MARK = range(5)
 """Tokens that mean something; all others are words."""
 
-SIZES = {  # what a field counts, by its name -> its value; the first that matches
+SIZES = {  # pattern of a field's name -> its value; the first match counts
     r"pad_token_id|subs_pad_id|tag_pad_id": PAD,
     r"bos_token_id|cls_token_id|decoder_start_token_id": START,
     r"eos_token_id|sep_token_id|forced_eos_token_id|eod_token_id": END,
@@ -48,7 +48,7 @@ SIZES = {  # what a field counts, by its name -> its value; the first that match
 }
 """Heads times head is the width; two heads share keys where the architecture can."""
 
-LISTS = {  # the same of lists with one entry per stage; their proportions stay
+LISTS = {  # lists with one entry per stage; their proportions stay
     r"hidden_sizes|embed_dims?": lambda sizes: [16 * x // sizes[0] for x in sizes],
     r"depths?|num_block_repeats|n_attn_blocks|stage_num_blocks|stage_numb_of_layers"
     r"|block_sizes": lambda sizes: [min(x, LAYERS) for x in sizes],
@@ -57,17 +57,14 @@ LISTS = {  # the same of lists with one entry per stage; their proportions stay
     r"num_attention_heads_per_layer": lambda sizes: [HEADS] * LAYERS,
 }
 FILLED = re.compile(r"(pad|bos|eos)_token_id|vocab_size|head_dim|num_key_value_heads")
-"""What is given a size even where the default is none."""
+"""Fields that get a size although their default is None."""
 
 EXCEPTIONS = {
     "bamba": dict(mamba_n_heads=8, attn_layer_indices=[1]),
     "bit": dict(num_groups=2),
     "blt": dict(use_cache=False),
-    "cohere_compass_text": dict(
-        rope_parameters={
-            "full_attention": dict(rope_type="default", rope_theta=1e4, mrope_section=[2, 1, 1])
-        },
-    ),
+    "cohere_compass_text": dict(rope_parameters={"full_attention": dict(rope_type="default",
+        rope_theta=1e4, mrope_section=[2, 1, 1])}),
     "cvt": dict(depth=(1, 2, 3)),
     "dbrx": dict(attn_config=dict(rope_theta=1e4, kv_n_heads=KEYS, clip_qkv=8.0)),
     "deepseek_v2": dict(num_experts_per_tok=2),
@@ -77,14 +74,10 @@ EXCEPTIONS = {
     "esmc": dict(num_key_value_heads=HEADS),
     "falcon_h1": dict(mamba_n_heads=8, mamba_d_ssm=64),
     "gemma3n_text": dict(num_kv_shared_layers=0),
-    "granitemoehybrid": dict(
-        mamba_n_heads=8, layer_types=["linear_attention", "full_attention"],
-    ),
-    "hgnet_v2": dict(
-        stem_channels=(3, 4, 6), stage_in_channels=(6, 16, 32, 64),
+    "granitemoehybrid": dict(mamba_n_heads=8, layer_types=["linear_attention", "full_attention"]),
+    "hgnet_v2": dict(stem_channels=(3, 4, 6), stage_in_channels=(6, 16, 32, 64),
         stage_mid_channels=(6, 12, 24, 48), stage_out_channels=(16, 32, 64, 64),
-        hidden_sizes=(16, 32, 64, 64),
-    ),
+        hidden_sizes=(16, 32, 64, 64)),
     "hrm_text": dict(num_layers_per_stack=None),
     "jamba": dict(attn_layer_offset=1),
     "layoutlmv3": dict(coordinate_size=4, shape_size=8),
@@ -100,10 +93,8 @@ EXCEPTIONS = {
     "mobilevitv2": dict(width_multiplier=0.25),
     "nemotron_h": dict(layers_block_type=["linear_attention", "moe", "full_attention", "mlp"]),
     "neomme": dict(head_dim=16),
-    "qwen4_exp_text": dict(
-        indexer_n_heads=2, indexer_kv_heads=1, indexer_head_dim=8, indexer_budget=4,
-        indexer_compress_ratio=2,
-    ),
+    "qwen4_exp_text": dict(indexer_n_heads=2, indexer_kv_heads=1, indexer_head_dim=8,
+        indexer_budget=4, indexer_compress_ratio=2),
     "recurrent_gemma": dict(block_types=["recurrent", "attention"]),
     "reformer": dict(axial_pos_embds_dim=(16, 16)),
     "swin": dict(window_size=2),

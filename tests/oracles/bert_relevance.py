@@ -12,14 +12,7 @@ from numpy.typing import ArrayLike
 from axioms import kinds
 from axioms.composites import Composite, Operation
 from numeric.reference.dispatch import RULES
-from tests.oracles.bert import (
-    EMBEDDINGS,
-    Bert,
-    forward,
-    layer_paths,
-    merge_heads,
-    split_heads,
-)
+from tests.oracles.bert import EMBEDDINGS, Bert, forward, layer_paths, merge_heads, split_heads
 
 
 @dataclass(frozen=True)
@@ -73,8 +66,8 @@ def operations(model: Bert) -> list[Operation]:
 def rule_names(model: Bert, composite: Composite) -> dict[tuple[str, str], str]:
     """The rule of every operation, by kind and module path.
 
-    Raises UnassignedOperation (axioms.composites) that lists those without a rule, or with one
-    that is none on relevance, such as "gradient".
+    Raises UnassignedOperation (axioms.composites) that lists the operations without a rule, or with
+    a rule that is none on relevance, such as "gradient".
     """
     places = operations(model)
     names = composite.assign(places, known=RULES)
@@ -94,8 +87,8 @@ def relevance(
     """Eqs. 1 and 3-5, as ``composite`` assigns them, from one logit down to the embeddings.
 
     input_ids, token_type_ids, keep: (t), as in ``forward``; target: class index, default the
-    predicted one.  Not conserved: see the ledger, whose differences sum to what is lost.
-    Raises what ``rule_names`` raises.
+    predicted one.  Not conserved: see the ledger, whose differences sum to the loss.
+    Raises the errors of ``rule_names``.
     """
     names = rule_names(model, composite)
     at = forward(model, input_ids, token_type_ids=token_type_ids, keep=keep)
@@ -127,7 +120,7 @@ def relevance(
     r = linear("classifier", r, at["bert.pooler.activation"])
     r = through(kinds.ACTIVATION, "bert.pooler.activation", r)
 
-    # inputs[l] is what layer l reads; the last one is what the pooler reads, at [CLS] alone.
+    # inputs[l] is the input of layer l; the last one is the pooler's, at [CLS] alone.
     inputs = [at["bert.embeddings.LayerNorm"]]
     inputs += [at[f"{layer_paths(layer)[-1]}.LayerNorm"] for layer in range(model.num_layers)]
     first_row = linear("bert.pooler.dense", r, inputs[-1][0])

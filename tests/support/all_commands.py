@@ -22,15 +22,7 @@ from transformers import PreTrainedTokenizerFast
 from typer.testing import CliRunner
 
 from benchmarks.cli import app
-from tests.census.build import (
-    ANSWERS,
-    IMAGES,
-    MASKED,
-    TAGS,
-    TASKS,
-    architectures,
-    build,
-)
+from tests.census.build import ANSWERS, IMAGES, MASKED, TAGS, TASKS, architectures, build
 from tests.census.measure import limit
 from tests.census.sizes import END, MASK, PAD, START, VOCABULARY
 

@@ -1,4 +1,4 @@
-"""What a node of a syntax tree becomes in a mutant: its replacements, each made of its parts."""
+"""Replaces a node of a syntax tree by mutants that are made of its parts."""
 
 import ast
 import copy
@@ -115,7 +115,7 @@ ALTERNATIVES: dict[type, Callable] = {
 }
 
 
-# The same where a file decides: what is asked of all is asked of any, of one, or not at all.
+# A file that decides also gets weaker questions: any for all, one case, or no condition.
 
 
 def _quantifier(node):

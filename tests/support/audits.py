@@ -19,7 +19,7 @@ def with_graph(model, inputs):
 
 
 def audit_of(captured, composite=ATTNLRP, epsilon=0.0):
-    """The audit of class 1 of what was captured before: most of an audit is capturing."""
+    """The audit of class 1 on a captured graph; capturing is most of an audit's time."""
     model, inputs, graph = captured
     with mock.patch("numeric.auditing.audit.capture", return_value=graph):
         return audit(model, inputs, composite, target=1, epsilon=epsilon)

@@ -64,44 +64,31 @@ NORMS = (
 
 CALLS = {
     # inputs
-    "an id too large": (
-        entry("input_ids", (1, 2), 11),
-        "token id out of range...first 11 at example 1, token 2; the model has 0 to 10: is this",
-    ),
-    "an id below 0": (
-        entry("input_ids", (0, 3), -1), "first -1 at example 0, token 3; ...model's own tokenizer?",
-    ),
-    "a type too large": (
-        entry("token_type_ids", (0, 1), 2), "token type...2 at example 0, token 1...0 to 1",
-    ),
-    "a long text": (
-        every(lambda x: x.repeat(1, 2)),
-        "text of 12 tokens is longer than the model's 9 positions; split or shorten it...trunc",
-    ),
+    "an id too large": (entry("input_ids", (1, 2), 11),
+        "token id out of range...first 11 at example 1, token 2; the model has 0 to 10: is this"),
+    "an id below 0": (entry("input_ids", (0, 3), -1),
+        "first -1 at example 0, token 3; ...model's own tokenizer?"),
+    "a type too large": (entry("token_type_ids", (0, 1), 2),
+        "token type...2 at example 0, token 1...0 to 1"),
+    "a long text": (every(lambda x: x.repeat(1, 2)),
+        "text of 12 tokens is longer than the model's 9 positions; split or shorten it...trunc"),
     "no tokens": (every(lambda x: x[:, :0]), "no token in examples [0, 1]; leave them out"),
     "no examples": (every(lambda x: x[:0]), "empty batch...pass at least one text"),
     "all masked": (entry("attention_mask", 1, 0), "no token in examples [1]; leave them out"),
     "left padding": (every(lambda x: x.flip(1)), "masked out in examples [1]...padding_side"),
     "a mask of 2": (entry("attention_mask", (0, 1), 2), "the value 2; it must be 0 or 1"),
     "shapes that differ": (put(attention_mask=torch.ones(2, 5)), "(2, 5) but input_ids (2, 6)"),
-    "one text and no batch": (
-        every(lambda x: x[0]),
-        "input_ids has shape (6,); it must be (batch, token)\nattention_mask\ntoken_type_ids",
-    ),
-    "lists": (
-        every(torch.Tensor.tolist),
-        'input_ids is a list...return_tensors="pt"\nattention_mask is a list\ntoken_type_ids is a',
-    ),
+    "one text and no batch": (every(lambda x: x[0]),
+        "input_ids has shape (6,); it must be (batch, token)\nattention_mask\ntoken_type_ids"),
+    "lists": (every(torch.Tensor.tolist),
+        'input_ids is a list...return_tensors="pt"\nattention_mask is a list\ntoken_type_ids is a'),
     "floats": (put(input_ids=torch.ones(2, 6)), "input_ids has dtype torch.float32; pass int64"),
-    "no ids": (
-        lambda call: call["inputs"].pop("input_ids"), "no input_ids; pass the tokenizer's batch",
-    ),
+    "no ids": (lambda call: call["inputs"].pop("input_ids"),
+        "no input_ids; pass the tokenizer's batch"),
     "unknown keys": (put(labels=torch.zeros(2)), "inputs has 'labels'" + KEYS),
     "embeddings": (put(inputs_embeds=torch.zeros(2, 6, 8)), "inputs has 'inputs_embeds'" + KEYS),
-    "a single token": (
-        (given("loo"), entry("attention_mask", (1, slice(1, None)), 0)),
-        "one token only in examples [1]: ...leave these texts out",
-    ),
+    "a single token": ((given("loo"), entry("attention_mask", (1, slice(1, None)), 0)),
+        "one token only in examples [1]: ...leave these texts out"),
     # targets, and several mistakes at once, each in a line
     "too many targets": (given(target=[0, 1, 2]), "3 entries for 2 examples; pass one per example"),
     "too few targets": (given(target=[0]), "1 entries for 2 examples; pass one per example"),
@@ -109,97 +96,62 @@ CALLS = {
         (on(nn.Module.train, ""), put(labels=0, token_type_ids=[[0]])),
         "train mode: 51 modules, first (root): ...call model.eval()\n'labels'\ntoken_type_ids is a",
     ),
-    "several values": (
-        (
-            every(lambda x: x.repeat(1, 2)), entry("input_ids", (0, 0), 99),
-            entry("token_type_ids", (0, 0), 9), entry("attention_mask", 1, 0), given(target=1.5),
-        ),
-        "12 tokens\nfirst 99 at\nfirst 9 at\nno token in examples [1]\ntarget=1.5",
-    ),
+    "several values": ((every(lambda x: x.repeat(1, 2)), entry("input_ids", (0, 0), 99),
+        entry("token_type_ids", (0, 0), 9), entry("attention_mask", 1, 0), given(target=1.5)),
+        "12 tokens\nfirst 99 at\nfirst 9 at\nno token in examples [1]\ntarget=1.5"),
     # methods and options
     "no such method": (given("lrp"), f"unknown method 'lrp'; {NAMES}, or a Composite"),
     "share": (given("attnlrp", share="position"), "share='position': pass one of embedding, word"),
     "steps": (given(IG, steps=0), "steps=0" + AT_LEAST),
-    "tolerance": (
-        given(IG, tolerance=0.0),
-        "tolerance=0.0: pass a number of logits above 0, or None",
-    ),
+    "tolerance": (given(IG, tolerance=0.0),
+        "tolerance=0.0: pass a number of logits above 0, or None"),
     "steps as a truth value": (given(IG, steps=True), "steps=True" + AT_LEAST),
     "copies": (given("loo", batch_size=0), "batch_size=0" + AT_LEAST),
     "baseline": (given(IG, baseline="mean"), "baseline='mean': pass one of zero, pad"),
-    "variant": (
-        given("attention-rollout", variant="raw"), "'raw': pass one of paper, abnar-zuidema",
-    ),
-    "layers that are not there": (
-        given(bypass_softmax([1, 2, 7])), "overrides layer 2, layer 7, which...layers are 0 to 1",
-    ),
-    "a module that is not there": (
-        given(Composite("typo", ATTNLRP.rules, modules={"bert.poler": {}})),
-        "composite 'typo' overrides module 'bert.poler', which the model does not have",
-    ),
-    "kinds that are not there": (
-        given(Composite("typo", ATTNLRP.rules, modules={POOLER: {kinds.SOFTMAX: kinds.CONSTANT}})),
-        f"overrides softmax of module '{POOLER}', which the model does not have",
-    ),
+    "variant": (given("attention-rollout", variant="raw"),
+        "'raw': pass one of paper, abnar-zuidema"),
+    "layers that are not there": (given(bypass_softmax([1, 2, 7])),
+        "overrides layer 2, layer 7, which...layers are 0 to 1"),
+    "a module that is not there": (given(Composite("typo", ATTNLRP.rules,
+        modules={"bert.poler": {}})),
+        "composite 'typo' overrides module 'bert.poler', which the model does not have"),
+    "kinds that are not there": (given(Composite("typo", ATTNLRP.rules,
+        modules={POOLER: {kinds.SOFTMAX: kinds.CONSTANT}})),
+        f"overrides softmax of module '{POOLER}', which the model does not have"),
     "channels of no module": (given("cp-lrp", channels=True), "channels=True splits up what `at`"),
-    "options of another method": (
-        given("loo", epsilon=0.1, stepz=3),
+    "options of another method": (given("loo", epsilon=0.1, stepz=3),
         "'loo' has no option 'epsilon', 'stepz'; it has batch_size=128...epsilon is of attnlrp, cp",
-        TypeError,
-    ),
-    "a composite as an option": (
-        given("attnlrp", composite=ATTNLRP),
-        "no option 'composite'; it has epsilon=0.0, share='embedding'", TypeError,
-    ),
-    "no rule for norms": (
-        given(without(kinds.LAYER_NORM)),
-        "\n".join((
-            "'without layer_norm' has no rule for 5 of", *(f"{path}.LayerNorm" for path in NORMS),
-            "It has rules for", "Add an entry for: layer_norm (held-deviation",
-        )), UnassignedOperation,
-    ),
+        TypeError),
+    "a composite as an option": (given("attnlrp", composite=ATTNLRP),
+        "no option 'composite'; it has epsilon=0.0, share='embedding'", TypeError),
+    "no rule for norms": (given(without(kinds.LAYER_NORM)),
+        "\n".join(("'without layer_norm' has no rule for 5 of",
+        *(f"{path}.LayerNorm" for path in NORMS), "It has rules for",
+        "Add an entry for: layer_norm (held-deviation")), UnassignedOperation),
     # models
-    "words left through NumPy": (
-        (given("attnlrp"), placed(cases.ThroughNumpy(), "dropout")),
-        "do not depend on the words in any way that torch shows",
-    ),
+    "words left through NumPy": ((given("attnlrp"), placed(cases.ThroughNumpy(), "dropout")),
+        "do not depend on the words in any way that torch shows"),
     "attention without a mask": (made(unmasked), "'without a mask'...MaskInterface.register("),
-    "attention without a mask, nothing masked": (
-        (made(unmasked), every(lambda x: x[:1]), given("loo")), "'without a mask'...register(",
-    ),
-    "logits of tokens": (
-        made(cases.perturbed, BertForTokenClassification),
-        "every token has a tag: pass at\nBertForTokenClassification is logit(tag, at=column)"
-    ),
-    "no logits": (
-        made(cases.perturbed, BertModel), "BertModel gives last_hidden_state...and no logits",
-        NoLogits,
-    ),
-    "another module": (
-        lambda call: call.update(model=nn.Sequential(call["model"])),
-        "model is a Sequential; pass the Transformers model in it, model.get_submodule(",
-    ),
+    "attention without a mask, nothing masked": ((made(unmasked), every(lambda x: x[:1]),
+        given("loo")), "'without a mask'...register("),
+    "logits of tokens": (made(cases.perturbed, BertForTokenClassification),
+        "every token has a tag: pass at\nBertForTokenClassification is logit(tag, at=column)"),
+    "no logits": (made(cases.perturbed, BertModel),
+        "BertModel gives last_hidden_state...and no logits", NoLogits),
+    "another module": (lambda call: call.update(model=nn.Sequential(call["model"])),
+        "model is a Sequential; pass the Transformers model in it, model.get_submodule("),
     "a name": (given(model="bert-base-uncased"), "model is a str; pass a Transformers"),
-    "compiled": (
-        lambda call: call.update(model=torch.compile(call["model"])),
-        "model is a OptimizedModule; pass the Transformers model in it, model._orig_mod",
-    ),
-    "compiled in place": (
-        on(compiled, LAYER(1)), f"compiled: 1 modules, first {LAYER(1)}: ...before model.compile()",
-    ),
-    "TorchScript": (
-        lambda call: placed(torch.jit.script(nn.Linear(8, 8)), POOLER)(call),
-        f"TorchScript: 1 modules, first {POOLER}: ...before torch.jit",
-    ),
-    "train mode": (
-        on(nn.Module.train, LAYER(1) + ".output.dropout"),
-        f"train mode: 1 modules, first {LAYER(1)}.output.dropout: ...call model.eval() first",
-    ),
+    "compiled": (lambda call: call.update(model=torch.compile(call["model"])),
+        "model is a OptimizedModule; pass the Transformers model in it, model._orig_mod"),
+    "compiled in place": (on(compiled, LAYER(1)),
+        f"compiled: 1 modules, first {LAYER(1)}: ...before model.compile()"),
+    "TorchScript": (lambda call: placed(torch.jit.script(nn.Linear(8, 8)), POOLER)(call),
+        f"TorchScript: 1 modules, first {POOLER}: ...before torch.jit"),
+    "train mode": (on(nn.Module.train, LAYER(1) + ".output.dropout"),
+        f"train mode: 1 modules, first {LAYER(1)}.output.dropout: ...call model.eval() first"),
     "made in inference mode": (made(inferring), "made in inference mode"),
-    "weights that are not finite": (
-        on(partial(filled, (1, 0), torch.nan), "classifier"),
-        "non-finite logits in examples [0, 1]: ...nan...check the weights",
-    ),
+    "weights that are not finite": (on(partial(filled, (1, 0), torch.nan), "classifier"),
+        "non-finite logits in examples [0, 1]: ...nan...check the weights"),
     "relevance that is not finite": (  # inputs contribute exactly 0 to a logit that is all bias
         (
             on(partial(filled, 1, 0), "classifier"),
@@ -207,10 +159,8 @@ CALLS = {
         ),
         "non-finite relevance in examples [0, 1]: ...pass epsilon=1e-6",
     ),
-    "one module with two rules": (
-        (shared, given(bypass_softmax([1]))),
-        f"'bilinear-epsilon' and 'constant' for scores of one...{LAYER(1)}.attention.self; give",
-    ),
+    "one module with two rules": ((shared, given(bypass_softmax([1]))),
+        f"'bilinear-epsilon' and 'constant' for scores of one...{LAYER(1)}.attention.self; give"),
 }  # fmt: skip
 
 for inputs in ("a fine film", ["a fine film"], torch.tensor([[1, 1]]), None):

@@ -27,18 +27,16 @@ MODELS = {  # `models.load` tells errors of any type in one way
     "a kind of another library": (settings(model_type="timm_wrapper"), "timm"),
     "a width in words": (settings(hidden_size="8"), "'hidden_size'"),
     "more layers": (settings(num_hidden_layers=3), "no weights for ...layer.2"),
-    "fewer layers": (
-        settings(num_hidden_layers=1), "...encoder.layer.1...(num_hidden_layers = 1): ...get conf",
-    ),
+    "fewer layers": (settings(num_hidden_layers=1),
+        "...encoder.layer.1...(num_hidden_layers = 1): ...get conf"),
     "no layers": (settings(num_hidden_layers=0), "...encoder.layer.0...(num_hidden_layers = 0): "),
     "layers below none": (settings(num_hidden_layers=-1), "config.json: num_hidden_layers = -1; t"),
     "an unknown activation": (settings(hidden_act="magic"), "'magic'"),
     "labels in a list": (settings(id2label=["a", "b"]), NEEDS),
     "an unknown dtype": (settings(dtype="float99"), "float99"),
     "a part that is no config": (settings(text_config=3), "text part of the BertConfig is 3 (int)"),
-    "pieces in words": (
-        settings(chunk_size_feed_forward={}), "itself fails on this input (TypeError: ...check its",
-    ),
+    "pieces in words": (settings(chunk_size_feed_forward={}),
+        "itself fails on this input (TypeError: ...check its"),
     "pieces": (settings(chunk_size_feed_forward=3), "chunk size 3"),
     "tuples": (settings(return_dict=False), "config.return_dict=False"),
     "weights elsewhere": (settings(transformers_weights="../taken"), "../taken"),
@@ -65,16 +63,13 @@ MODELS = {  # `models.load` tells errors of any type in one way
     "a pickle of other weights": (pickled({"a": torch.ones(1)}), "no weights for"),
     "no pickle": ((put("model.safetensors", None), put("pytorch_model.bin", "text")), NEEDS),
     # tokenizer
-    "no tokenizer": (
-        (put("tokenizer.json", None), put("tokenizer_config.json", None)), "has no tokenizer",
-    ),
+    "no tokenizer": ((put("tokenizer.json", None), put("tokenizer_config.json", None)),
+        "has no tokenizer"),
     "nothing of a tokenizer": (put("tokenizer.json", "{}"), "'added_tokens'"),
     "a list of settings": (put("tokenizer_config.json", "[]"), NEEDS),
     "settings that are no text": (put("tokenizer_config.json", b"\xff"), "'utf-8'"),
-    "a table that is none": (
-        settings("tokenizer.json", normalizer={"type": "Precompiled", "precompiled_charsmap": ""}),
-        "PanicException",
-    ),
+    "a table that is none": (settings("tokenizer.json",
+        normalizer={"type": "Precompiled", "precompiled_charsmap": ""}), "PanicException"),
     "padding above": (tokenizer(padding_side="up"), "Padding side"),
 }  # fmt: skip
 
@@ -99,13 +94,11 @@ RESULTS = {
     "a title that is a number": (result(title=3), f"{NONE}: title: must be a valid string, not 3"),
     "rows of numbers": (result(rows=[3]), NONE),
     "rows of another table": (result(rows=[{"tokens": 3}]), f"{OTHER} (KeyError: 'loo ms')"),
-    "words for numbers": (
-        result(table="special", rows=[{"tokens": "all", "AttnLRP": "much"}]), OTHER,
-    ),
+    "words for numbers": (result(table="special", rows=[{"tokens": "all", "AttnLRP": "much"}]),
+        OTHER),
     "no rows to draw": (result(table="figure2"), OTHER),
-    "a note that is a number": (
-        result(table="theorems", notes=[3]), f"{NONE}: notes[0]: must be a valid string, not 3",
-    ),
+    "a note that is a number": (result(table="theorems", notes=[3]),
+        f"{NONE}: notes[0]: must be a valid string, not 3"),
     "half a line of Table 2": (result(table="table2", rows=[{"method": "AttnLRP"}]), OTHER),
 }  # fmt: skip
 """Contents of a file time.json."""

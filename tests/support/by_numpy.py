@@ -1,4 +1,4 @@
-"""What a certificate says in float64, by the NumPy reference: no code of the checker is in it."""
+"""Evaluates a certificate in float64 with the NumPy reference, and no code of the checker."""
 
 from fractions import Fraction
 from functools import reduce
@@ -19,7 +19,7 @@ def parts(text, separator):
 
 
 def symbol(name, point):
-    """A symbol at a point; a sign and an exponential say in their names what they are of."""
+    """The value of a symbol at a point; signs and exponentials name their argument."""
     if name.startswith("exp["):
         return exp(prod(symbol(s, point) for s in parts(name[4:-1], "*") if s))
     if name.startswith("sign["):
@@ -47,7 +47,7 @@ def linear(xs):
 
 
 def chain(m, xs, r):
-    """Eq. 3 for a product of matrices, each factor between those before and behind it."""
+    """Eq. 3 for a product of matrices, one factor at a time."""
     z = m["scale"] * reduce(np.matmul, xs)
     part = m["scale"] * rules.share(r, len(xs) * z, m["eps"])
     found = []
@@ -68,34 +68,28 @@ VALUES = {
     "transpose": lambda m, xs: xs[0].T,
 }
 MESSAGES = {
-    ("linear", "epsilon"): lambda m, xs, r: [
-        rules.epsilon(xs[0], xs[1], sum(xs[2:]), r, eps=m["eps"])
-    ],
-    ("linear", "epsilon-without-bias"): lambda m, xs, r: [
-        rules.epsilon_without_bias(xs[0], xs[1], r, eps=m["eps"])
-    ],
-    ("linear", "gradient"): lambda m, xs, r: [rules.epsilon(xs[0], xs[1], sum(xs[2:]), r, eps=0.0)],
+    ("linear", "epsilon"): lambda m, xs, r: [rules.epsilon(*xs[:2], sum(xs[2:]), r, eps=m["eps"])],
+    ("linear", "epsilon-without-bias"):
+        lambda m, xs, r: [rules.epsilon_without_bias(*xs[:2], r, eps=m["eps"])],
+    ("linear", "gradient"): lambda m, xs, r: [rules.epsilon(*xs[:2], sum(xs[2:]), r, eps=0.0)],
     ("add", "epsilon"): lambda m, xs, r: rules.add(xs, r, eps=m["eps"]),
     ("add", "gradient"): lambda m, xs, r: rules.add(xs, r, eps=0.0),
     ("product", "equal-split"): lambda m, xs, r: rules.equal_split(xs, r),
     ("bilinear", "bilinear-epsilon"): lambda m, xs, r: (
         rules.bilinear_epsilon(*xs, r, eps=m["eps"], scale=m["scale"])
-        if len(xs) == 2
-        else chain(m, xs, r)
+        if len(xs) == 2 else chain(m, xs, r)
     ),
     ("bilinear", "value-only"): lambda m, xs, r: [
-        0 * xs[0],
-        rules.value_only(m["scale"] * xs[0], xs[1], r, eps=m["eps"]),
+        0 * xs[0], rules.value_only(m["scale"] * xs[0], xs[1], r, eps=m["eps"]),
     ],
-    ("bilinear", "gradient"): lambda m, xs, r: [
-        len(xs) * x for x in chain(m | {"eps": 0.0}, xs, r)
-    ],
+    ("bilinear", "gradient"):
+        lambda m, xs, r: [len(xs) * x for x in chain(m | {"eps": 0.0}, xs, r)],
     ("softmax", "taylor"): lambda m, xs, r: [rules.softmax_taylor(xs[0], r)],
     ("transpose", "transpose"): lambda m, xs, r: [r.T],
     **{(op, "identity"): lambda m, xs, r: [rules.identity(r)] for op in ("relu", "function")},
     **{(op, "constant"): lambda m, xs, r: [] for op in ("softmax", "bilinear")},
     **{(op, "none"): lambda m, xs, r: [] for op in ("input", "parameter")},
-}
+}  # fmt: skip
 
 
 class Numbers:

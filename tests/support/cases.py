@@ -56,7 +56,7 @@ def tiny_batch():
 
 
 def reference_of(model):
-    """The same parameters for the NumPy reference."""
+    """The model's parameters for the NumPy reference."""
     return bert.Bert(
         parameters={name: p.detach().numpy().copy() for name, p in model.state_dict().items()},
         num_attention_heads=model.config.num_attention_heads,
@@ -92,40 +92,23 @@ BERT_LIKE = TEXT | {"type_vocab_size": 2}
 LLAMA_LIKE = TEXT | {"num_key_value_heads": 1, "attention_bias": True, "mlp_bias": True}
 FAMILIES = {
     "bert": (transformers.BertForSequenceClassification, BERT_LIKE),
-    "roberta": (
-        transformers.RobertaForSequenceClassification,
-        BERT_LIKE | {"pad_token_id": 1, "bos_token_id": 0},
-    ),
-    "electra": (
-        transformers.ElectraForSequenceClassification,
-        BERT_LIKE | {"embedding_size": 12},
-    ),
+    "roberta": (transformers.RobertaForSequenceClassification,
+        BERT_LIKE | {"pad_token_id": 1, "bos_token_id": 0}),
+    "electra": (transformers.ElectraForSequenceClassification, BERT_LIKE | {"embedding_size": 12}),
     "albert": (transformers.AlbertForSequenceClassification, BERT_LIKE | {"embedding_size": 12}),
-    "distilbert": (
-        transformers.DistilBertForSequenceClassification,
-        dict(
-            vocab_size=50, dim=16, n_layers=2, n_heads=2, hidden_dim=24, num_labels=3,
-            max_position_embeddings=20, pad_token_id=0, initializer_range=0.3,
-        ),
-    ),
-    "gpt2": (
-        transformers.GPT2ForSequenceClassification,
-        dict(
-            vocab_size=50, n_embd=16, n_layer=2, n_head=2, n_inner=24, n_positions=20,
-            num_labels=3, pad_token_id=0, bos_token_id=1, eos_token_id=2, initializer_range=0.3,
-        ),
-    ),
+    "distilbert": (transformers.DistilBertForSequenceClassification,
+        dict(vocab_size=50, dim=16, n_layers=2, n_heads=2, hidden_dim=24, num_labels=3,
+        max_position_embeddings=20, pad_token_id=0, initializer_range=0.3)),
+    "gpt2": (transformers.GPT2ForSequenceClassification,
+        dict(vocab_size=50, n_embd=16, n_layer=2, n_head=2, n_inner=24, n_positions=20,
+        num_labels=3, pad_token_id=0, bos_token_id=1, eos_token_id=2, initializer_range=0.3)),
     "llama": (transformers.LlamaForSequenceClassification, LLAMA_LIKE),
     "mistral": (transformers.MistralForSequenceClassification, LLAMA_LIKE | {"head_dim": 8}),
     "qwen2": (transformers.Qwen2ForSequenceClassification, LLAMA_LIKE),
     "qwen3": (transformers.Qwen3ForSequenceClassification, LLAMA_LIKE | {"head_dim": 8}),
-    "vit": (
-        transformers.ViTForImageClassification,
-        dict(
-            image_size=6, patch_size=2, num_channels=2, hidden_size=16, num_hidden_layers=2,
-            num_attention_heads=2, intermediate_size=24, num_labels=3, initializer_range=0.3,
-        ),
-    ),
+    "vit": (transformers.ViTForImageClassification,
+        dict(image_size=6, patch_size=2, num_channels=2, hidden_size=16, num_hidden_layers=2,
+        num_attention_heads=2, intermediate_size=24, num_labels=3, initializer_range=0.3)),
 }  # fmt: skip
 """Classes and sizes of every family of ``numeric.models.families``, smallest that is general."""
 

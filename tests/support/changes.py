@@ -47,7 +47,7 @@ def made(make, *arguments, **options):
 
 
 def on(act, *paths):
-    """What is done to modules."""
+    """Acts on modules of the model."""
     return lambda call: [act(call["model"].get_submodule(path)) for path in paths]
 
 
@@ -72,7 +72,7 @@ def cumulative(x):
 
 
 def then(function):
-    """What a module returns goes through a function."""
+    """Sends the output of a module through a function."""
 
     def act(module):
         stock = module.forward

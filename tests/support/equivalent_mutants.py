@@ -12,27 +12,18 @@ SHAPE = "only the shape is taken, and what every layer reads has one shape"
 REST = "NumPy takes any negative length for the one that it is to work out"
 
 EQUIVALENT: dict[tuple[str, str, str], str] = {
-    (
-        SYMBOLIC,
-        "add_by_size",
-        "v * sign_of(v) -> v / sign_of(v)",
-    ): "dividing by +1 or -1 is multiplying by it",
+    (SYMBOLIC, "add_by_size",
+        "v * sign_of(v) -> v / sign_of(v)"): "dividing by +1 or -1 is multiplying by it",
     (
         "axioms/rules/rule.py",
         "stabilize",
         "eps * (sign_of(z) if sign is None else sign) -> "
         "eps / (sign_of(z) if sign is None else sign)",
     ): "dividing by +1 or -1 is multiplying by it",
-    (
-        "axioms/rules/rule.py",
-        "Rule",
-        "dataclass(frozen=True) -> dataclass()",
-    ): "nothing writes into a record",
-    (
-        SYMBOLIC,
-        "positive_part",
-        "sign_of(c) > 0 -> sign_of(c) >= 0",
-    ): "the sign of 0 is +1, so that no sign is 0",
+    ("axioms/rules/rule.py", "Rule",
+        "dataclass(frozen=True) -> dataclass()"): "nothing writes into a record",
+    (SYMBOLIC, "positive_part",
+        "sign_of(c) > 0 -> sign_of(c) >= 0"): "the sign of 0 is +1, so that no sign is 0",
     (
         REFERENCE,
         "product",
@@ -49,11 +40,8 @@ EQUIVALENT: dict[tuple[str, str, str], str] = {
         "held_deviation",
         "'...k,kc,c,...,...c->...k' -> '...k,ck,c,...,...c->...k'",
     ): "the centring matrix is symmetric",
-    (
-        BERT,
-        "(table)",
-        "np.maximum(x, 0) -> np.maximum(0, x)",
-    ): "the maximum of two numbers is symmetric",
+    (BERT, "(table)",
+        "np.maximum(x, 0) -> np.maximum(0, x)"): "the maximum of two numbers is symmetric",
     (BERT, "split_heads", "-1 -> -2 in x.reshape(len(x), heads, -1)"): REST,
     (BERT, "merge_heads", "-1 -> -2 in x.transpose(1, 0, 2).reshape(x.shape[1], -1)"): REST,
     (BERT, "forward", "-1 -> 1 in x.var(axis=-1, keepdims=True)"): LAST_OF_TWO,
@@ -75,27 +63,18 @@ EQUIVALENT: dict[tuple[str, str, str], str] = {
         "(table)",
         "exchanged: kinds.READOUT and kinds.BILINEAR",
     ): "both are a matrix product, and only their rules differ",
-    (
-        EVALUATE,
-        "(table)",
-        "k.swapaxes(-1, -2) -> k.swapaxes(-2, -1)",
-    ): "an exchange of two axes is symmetric",
+    (EVALUATE, "(table)",
+        "k.swapaxes(-1, -2) -> k.swapaxes(-2, -1)"): "an exchange of two axes is symmetric",
     (
         EVALUATE,
         "rows",
         "x.swapaxes(node.attributes.get('axis', -1), -1) -> "
         "x.swapaxes(-1, node.attributes.get('axis', -1))",
     ): "an exchange of two axes is symmetric",
-    (
-        EVALUATE,
-        "propagate",
-        "received[order[-1]] + start -> start",
-    ): "the last operation has received 0 before",
-    (
-        EVALUATE,
-        "_fit",
-        "1 -> 0 in message.shape[n] != 1",
-    ): "a sum over an axis of one entry changes nothing",
+    (EVALUATE, "propagate",
+        "received[order[-1]] + start -> start"): "the last operation has received 0 before",
+    (EVALUATE, "_fit",
+        "1 -> 0 in message.shape[n] != 1"): "a sum over an axis of one entry changes nothing",
     (
         "axioms/rewrites/products.py",
         "_factor",
@@ -119,5 +98,5 @@ EQUIVALENT: dict[tuple[str, str, str], str] = {
         "_same",
         "5 -> 6 in k + 5",
     ): "the point is of other primes, and an equality that it does not disprove is expanded",
-}
+}  # fmt: skip
 """(file, function, change) -> reason."""

@@ -30,7 +30,7 @@ def same(left: sp.Expr, right: sp.Expr) -> bool:
 def fraction(expression: sp.Expr, values: dict[sp.Symbol, Fraction], one: fmpq_mpoly) -> Fraction:
     """The expression, part by part.
 
-    Raises TypeError for what is no rational function, and ZeroDivisionError for a divisor of 0.
+    Raises TypeError for any other function, and ZeroDivisionError for a divisor of 0.
     """
     if expression.is_Symbol:
         return values[expression]
@@ -69,7 +69,7 @@ def _lowest(above: fmpq_mpoly, below: fmpq_mpoly) -> Fraction:
 
 
 def main() -> None:
-    """Prints what both engines decide, how often they differ, and the time of each."""
+    """Prints how often both engines differ on the theorems, and the time of each."""
     recorded: dict[str, list[Decision]] = {}
     prove(decisions=recorded)
     found = [d for d in itertools.chain(*recorded.values()) if d.kind == IDENTICAL]

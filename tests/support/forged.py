@@ -1,4 +1,4 @@
-"""Changes what a valid certificate says, and keeps the form of a certificate."""
+"""Forges certificates: changes the claims of a valid one, and keeps its form."""
 
 import copy
 

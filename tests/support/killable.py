@@ -16,7 +16,7 @@ from benchmarks.sources import data, models
 SENTENCES, SHARD = 40, (4, 4096)
 PARTS = SENTENCES // SHARD[0]
 ROW = "table2-sst2-attnlrp"
-SECONDS = 120  # after which a process that does not get anywhere is a failure
+SECONDS = 120  # a process without progress fails then
 
 PROCESSES = multiprocessing.get_context("forkserver")
 PROCESSES.set_forkserver_preload([__name__])
@@ -29,7 +29,7 @@ def measure(output: Path) -> text.Run:
 
 
 def measure_until_draft(output: Path, part: int) -> None:
-    """The same, but stops for ever when half of one block is written."""
+    """Measures the row, but stops for ever when half of one block is written."""
     begins = f".{SHARD[0] * part:012d}"
     folders.pq.write_table = partial(_write_half, pq.write_table, begins)
     measure(output)

@@ -1,9 +1,9 @@
-"""Every small change of the rules, and of the reference models, must be noticed by a test.
+"""Tries every small change of the rules and of the reference models, which a test must notice.
 
 `python -m tests.support.mutation` makes all mutants, one at a time and in this process, and lists
-those that no test notices.  mutmut and cosmic-ray start a process for each mutant, which imports
-torch and SymPy again for seconds, and they do not know the mistakes that rules invite: the letters
-of an einsum, an epsilon that is doubled or left out, neighbours in a table of rules.
+the survivors.  mutmut and cosmic-ray start a process for each mutant, which imports torch and SymPy
+again for seconds, and they do not know the mistakes that rules invite: the letters of an einsum, an
+epsilon that is doubled or left out, neighbours in a table of rules.
 """
 
 import ast
@@ -29,11 +29,12 @@ from tests.reference import (
 )
 from tests.support.equivalent_mutants import EQUIVALENT
 from tests.support.mutants import ROOT, Mutant, applied, mutants
+from tests.support.mutated_files import DECIDING, FORMULAS, SLOW
 
 SECONDS = 120  # of processor time for all checks of one mutant
 
 
-# The checks, those that notice most first.
+# The checks, in the order of how much they notice.
 
 
 def agreement():
@@ -84,7 +85,7 @@ class TooSlow(Undecided):
 
 
 def tests(*files: str) -> Callable[[], None]:
-    """Those test files, up to the first failure, in this process."""
+    """A check that runs test files in this process, up to the first failure."""
 
     def run():
         with mock.patch.dict(os.environ):
@@ -99,10 +100,6 @@ def tests(*files: str) -> Callable[[], None]:
     return run
 
 
-FORMULAS = [
-    f"axioms/rules/{name}.py"
-    for name in ("rule", "linear", "products", "attention", "norms", "activations")
-]
 MESSAGES = (
     agreement,
     test_evaluate.check_all,
@@ -119,135 +116,7 @@ FAST = {
     "numeric/reference/evaluate.py": (test_evaluate_by_hand.check_all, test_evaluate.check_all),
     "numeric/reference/mapped.py": (test_evaluate_by_hand.check_all,),
 }
-"""By file: the checks that notice most of its mutants, at once."""
-
-SYMBOLIC = (
-    "tests/axioms/test_gradient_messages.py",
-    "tests/axioms/test_given_signs.py",
-    "tests/axioms/test_symbolic_rules.py",
-    "tests/axioms/test_symbolic_sweep.py",
-    "tests/axioms/test_symbolic_ledger.py",
-    "tests/axioms/test_rewrites.py",
-    "tests/axioms/test_derive.py",
-    "tests/axioms/test_roots.py",
-    "axioms/theorems",
-)
-BERT = (
-    "tests/reference/test_reference.py",
-    "tests/reference/test_reference_records.py",
-)
-SLOW = {
-    **dict.fromkeys(FORMULAS, SYMBOLIC),
-    "numeric/reference/rules.py": (
-        "tests/reference/test_reference_rules.py",
-        "tests/reference/test_reference.py",
-    ),
-    "numeric/reference/dispatch.py": (
-        "tests/reference/test_evaluate.py",
-        "tests/reference/test_reference.py",
-    ),
-    "tests/oracles/bert.py": BERT,
-    "tests/oracles/bert_relevance.py": BERT,
-    "tests/oracles/linear_attention.py": (
-        "tests/reference/test_reference_linear_attention.py",
-        "tests/reference/test_reference_records.py",
-    ),
-    "numeric/reference/evaluate.py": (
-        "tests/reference/test_evaluate_by_hand.py",
-        "tests/reference/test_evaluate.py",
-    ),
-    "numeric/reference/mapped.py": (
-        "tests/reference/test_evaluate_by_hand.py",
-        "tests/reference/test_evaluate.py",
-    ),
-}
-"""By file: the tests, or folders of tests, that are to notice the others."""
-
-COMPLETE = ("tests/axioms/test_needles.py", "tests/axioms/test_enumerators.py")
-LAWS = ("tests/axioms/test_rewrite_laws.py", "tests/axioms/test_rewrites.py")
-SWEEP = (
-    "tests/axioms/test_symbolic_sweep.py",
-    "tests/axioms/test_symbolic_ledger.py",
-    "axioms/theorems/test_conservation.py",
-)
-BOARD = (*COMPLETE, "tests/axioms/test_attacks.py", "tests/axioms/test_scoreboard.py")
-JUDGED = (
-    *("tests/axioms/test_rules_by_hand.py", "tests/axioms/test_solver.py"),
-    *("tests/axioms/test_user_rules.py", "tests/axioms/test_literature.py"),
-)
-CONFLUENT = (
-    *("tests/axioms/test_confluence.py", "axioms/theorems/test_confluence.py"),
-    "axioms/theorems/test_canonized_steps.py",
-)
-TABLE = ("axioms/theorems/test_axioms_and_rewrites.py", "tests/axioms/test_axiom_table.py")
-PAGES = ("tests/axioms/test_whole_pages.py", "tests/axioms/test_pages.py")
-DERIVED = ("tests/axioms/test_derive.py", "tests/axioms/test_roots.py")
-DECIDING = {
-    "axioms/check.py": ("tests/axioms/test_certificates.py",),
-    "axioms/composites.py": (
-        *("tests/axioms/test_composites.py", "tests/axioms/test_scoreboard.py"),
-        "axioms/theorems/test_state_space.py",
-    ),
-    "axioms/decide/identity.py": (
-        *("tests/axioms/test_symbolic_sweep.py", "tests/axioms/test_limits.py"),
-        *(*COMPLETE, "axioms/theorems/test_linear.py", "axioms/theorems/test_associativity.py"),
-    ),
-    "axioms/theorems/decomposed.py": (
-        "tests/axioms/test_decomposed.py",
-        "axioms/theorems/test_decomposed_pass.py",
-    ),
-    "axioms/decide/denotation.py": (*COMPLETE, *LAWS, "axioms/theorems/test_canonizers.py"),
-    "axioms/rules/effects.py": (
-        *(*COMPLETE, "axioms/theorems/test_attention_loo.py"),
-        "tests/axioms/test_scoreboard.py",
-    ),
-    "axioms/rules/ledger.py": (*SWEEP, "axioms/theorems/test_relevance_patching.py"),
-    "axioms/decide/polynomials.py": ("tests/axioms/test_polynomials.py",),
-    "axioms/rules/propagate.py": (*SWEEP, *LAWS, "tests/axioms/test_gradient_messages.py"),
-    "axioms/derivations/derive.py": DERIVED,
-    "axioms/derivations/operations.py": DERIVED,
-    "axioms/derivations/roots.py": DERIVED,
-    "axioms/rewrites/attention.py": LAWS,
-    "axioms/scoreboard/axiom_cells.py": TABLE,
-    "axioms/scoreboard/axiom_rules.py": TABLE,
-    "axioms/scoreboard/axiom_sets.py": TABLE,
-    "axioms/pages/axioms.py": TABLE,
-    "axioms/rewrites/channels.py": (*LAWS, *CONFLUENT),
-    "axioms/rewrites/confluence.py": CONFLUENT,
-    "axioms/theorems/overlaps.py": CONFLUENT,
-    "axioms/rewrites/products.py": (*LAWS, *COMPLETE),
-    "axioms/rewrites/layers.py": (*LAWS, *COMPLETE),
-    "axioms/rewrites/rewrite.py": (*LAWS, *COMPLETE),
-    "axioms/rewrites/canonizers.py": (
-        *("tests/axioms/test_canonizers.py", "axioms/theorems/test_canonizers.py"),
-        *("tests/axioms/test_confluence.py", "axioms/theorems/test_confluence.py"),
-    ),
-    "axioms/rewrites/points.py": BOARD,
-    "axioms/scoreboard/rule_sets.py": BOARD,
-    "axioms/scoreboard/scoreboard.py": BOARD,
-    "axioms/rewrites/units.py": LAWS,
-    "axioms/scoreboard/witness.py": BOARD,
-    "axioms/own_rules/claims.py": JUDGED,
-    "axioms/own_rules/formula.py": (*JUDGED, "tests/axioms/test_user_rule_files.py"),
-    "axioms/own_rules/messages.py": JUDGED,
-    "axioms/own_rules/properties.py": JUDGED,
-    "axioms/own_rules/settings.py": JUDGED,
-    "axioms/own_rules/uniform.py": JUDGED,
-    "axioms/own_rules/verdicts.py": JUDGED,
-    "axioms/pages/arguments.py": PAGES,
-    "axioms/evidence/counts.py": ("tests/axioms/test_counts.py",),
-    "axioms/evidence/scope.py": ("tests/axioms/test_scope.py",),
-    "axioms/pages/show.py": PAGES,
-    "axioms/search/confirm.py": ("tests/axioms/test_search.py",),
-    "axioms/search/solve.py": ("tests/axioms/test_search.py",),
-    "axioms/search/templates.py": ("tests/axioms/test_search.py",),
-    "axioms/decide/answers.py": JUDGED,
-    "axioms/decide/equality.py": JUDGED,
-    "axioms/decide/limits.py": JUDGED,
-    "axioms/decide/reals.py": JUDGED,
-    "axioms/decide/signs.py": JUDGED,
-}
-"""By file that decides, proves or searches: the tests that are to notice its mutants."""
+"""File -> the checks that notice most of its mutants, at once."""
 
 
 def checks(mutant: Mutant) -> Iterator[Callable[[], None]]:
@@ -257,7 +126,7 @@ def checks(mutant: Mutant) -> Iterator[Callable[[], None]]:
 
 
 def _ordered(mutant: Mutant) -> list[str]:
-    """The test files, first those that name most of the functions that the mutant can affect."""
+    """The test files, by how many of the functions that the mutant can affect they name."""
     tree = ast.parse((ROOT / mutant.path).read_text(encoding="utf-8"))
     uses = {
         top.name: {node.id for node in ast.walk(top) if isinstance(node, ast.Name)}
@@ -320,12 +189,12 @@ def all_mutants() -> list[Mutant]:
 
 
 def sample(count: int, *, seed: int) -> list[Mutant]:
-    """Some of them, the same ones for one seed and one implementation of the rules."""
+    """Some mutants, chosen by the seed alone."""
     return random.Random(seed).sample(all_mutants(), count)
 
 
 def deciding() -> list[Mutant]:
-    """The same of the files that decide; tests draw no sample of them, which would take long."""
+    """Every mutant of the files that decide; tests draw no sample, which would take long."""
     found = [m for path in DECIDING for m in mutants(path, decides=True)]
     return [m for m in found if m.key not in EQUIVALENT]
 

@@ -1,9 +1,7 @@
-"""Every public computation with the model on another device.
+"""Runs every public computation with the model on another device.
 
-``python -m tests.support.on_another_device`` runs them.
-
-Prints a line of JSON per case, its name and what is wrong: "" where the numbers are those of the
-CPU.  It is a program of its own because ``tests.support.second_device`` changes PyTorch for good.
+``python -m tests.support.on_another_device`` prints a line of JSON per case, its name and its error
+or "".  It is a program of its own because ``tests.support.second_device`` changes PyTorch for good.
 """
 
 import copy
@@ -45,7 +43,7 @@ def explained(model, inputs, method="attnlrp", **options):
 
 
 def of_another_class(model, inputs, method):
-    """What a method finds of a model that no record describes."""
+    """The explanation of a model that no record describes."""
     model.__class__ = type("Other", (type(model),), {})
     return explained(model, inputs, method)
 
@@ -95,7 +93,7 @@ def shared(model, inputs):
 
 
 def written(model, _inputs):
-    """What a language model writes of its own accord, and why."""
+    """The text that a language model writes of its own accord, explained."""
     torch.manual_seed(0)
     writer = LlamaForCausalLM(model.config).double().eval().to(model.device)
     digits = SimpleNamespace(
@@ -106,7 +104,7 @@ def written(model, _inputs):
 
 
 def measured(model, _inputs):
-    """What rows of the experiments keep of two sentences, by the embedded model."""
+    """The columns that rows of the experiments keep of two sentences."""
     classifier = models.load(device=model.device)
     classifier = replace(classifier, model=classifier.model.double())
     few = data.load().first(2)
@@ -183,7 +181,7 @@ REFUSED = {
     "product": lambda here, there: torch.nn.functional.linear(there[None], here[None]),
     "numpy": lambda here, there: there.numpy(),
 }
-"""What a GPU refuses, each of two vectors, of which one is elsewhere."""
+"""Operations on two vectors, one of them elsewhere, that a GPU refuses."""
 ALLOWED = {
     "number": lambda here, there: there * here[0],
     "index": lambda here, there: there[here > 0],
@@ -194,7 +192,7 @@ ALLOWED = {
 
 
 def outcome(case, name, family):
-    """ "" if a model elsewhere is as good as one here, else what is wrong."""
+    """The error of a model elsewhere, compared with one here; "" if there is none."""
     model, inputs = cases.family(family, attn_implementation="eager" if name in EAGER else "sdpa")
     if family in DECODERS:  # padding on the left
         inputs = {key: x.flip(1) for key, x in inputs.items()}
@@ -213,7 +211,7 @@ def outcome(case, name, family):
 
 
 def attempt(case, *arguments):
-    """What ``case`` returns, or how it refuses."""
+    """The result of ``case``, or its error as text."""
     try:
         return case(*arguments)
     except Exception as error:  # any: each is an outcome
@@ -221,7 +219,7 @@ def attempt(case, *arguments):
 
 
 def mixed(mixture):
-    """What becomes of two vectors, of which one is elsewhere."""
+    """The outcome of an operation on two vectors, one of them elsewhere."""
     here = torch.ones(3)
     with Elsewhere():
         return str(attempt(mixture, here, here.to(PLACE)))

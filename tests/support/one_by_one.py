@@ -32,7 +32,7 @@ METHODS = {
 }
 """As the paper's Table 2 calls them, in its order."""
 OPTIONS = {"integrated-gradients": {"steps": 16, "tolerance": 0.02}}
-"""Of the rows of Table 2 on SST."""
+"""Options of Table 2's rows on SST."""
 TEXTS = data.Texts("six", PHRASES, LABELS, "invented", "SST", 1)
 
 
@@ -87,7 +87,7 @@ class ByHand:
 
     @torch.no_grad()
     def logits_of(self, ids):
-        """Of other token ids."""
+        """The logits of other token ids."""
         return self.model(input_ids=torch.tensor([ids])).logits[0]
 
     def logit(self, kept):
@@ -100,7 +100,7 @@ class ByHand:
         return [whole - value(without(n)) for n in range(self.count)]
 
     def relevance(self, method):
-        """Of a method's name, a Composite, or a map already known, such as "loo"."""
+        """The relevance by a method's name or a Composite; a known map is returned as it is."""
         if isinstance(method, list):
             return method
         key = str(method)
@@ -139,5 +139,5 @@ CONTENT = slice(1, -1)
 
 
 def mean(values) -> float:
-    """Of the defined ones."""
+    """The mean of the defined values."""
     return np.nanmean(list(values))

@@ -1,10 +1,13 @@
-"""Rules as a user writes them: those of the project in other words, and some that are wrong."""
+"""Rules as a user writes them: the project's own in other words, and some wrong ones."""
 
 import sympy as sp
 
+from axioms import kinds
+from axioms.composites import ATTNLRP, CP_LRP, Composite
 from axioms.own_rules import rule, sign
 from axioms.own_rules.files import load
 from axioms.pages.literature import RULES
+from axioms.scoreboard.rule_sets import RuleSet, absolute_split, z_plus
 
 LITERATURE = {own.name: own for own in load(RULES)}
 
@@ -99,3 +102,24 @@ def alpha_beta_less_bias(x, w, b, z, R, eps):
 def above_a_hundred(x, w, b, z, R, eps):
     up = [sp.Max(xi * wi + 100, 0) for xi, wi in zip(x, w, strict=True)]
     return [part * R / (sum(up) + eps) for part in up]
+
+
+def with_rule(kind, name):
+    return RuleSet(name=name, composite=Composite(name, {**ATTNLRP.rules, kind: name}))
+
+
+ATTN = RuleSet(name="AttnLRP", composite=ATTNLRP)
+SAME_AS = {  # own rule -> the project's, decided by the scoreboard
+    halves: ATTN,
+    shares: ATTN,
+    with_bias: ATTN,
+    eq3: ATTN,
+    eq5: ATTN,
+    identity: ATTN,
+    nothing: with_rule(kinds.SCORES, CP_LRP.rules[kinds.SCORES]),
+    none: with_rule(kinds.SOFTMAX, CP_LRP.rules[kinds.SOFTMAX]),
+    value_only: with_rule(kinds.READOUT, CP_LRP.rules[kinds.READOUT]),
+    without_bias: with_rule(kinds.LINEAR, kinds.EPSILON_WITHOUT_BIAS),
+    by_size: RuleSet(name="abs", composite=ATTNLRP, instead={kinds.ADD: absolute_split}),
+    positive: RuleSet(name="z+", composite=ATTNLRP, instead={kinds.LINEAR: z_plus}),
+}

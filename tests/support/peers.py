@@ -1,4 +1,4 @@
-"""Other libraries on pairs of implementations of one function: what they were seen to do.
+"""Shows how other libraries explain pairs of implementations of one function.
 
 Run ``python -m tests.support.peers`` where the dependency group ``peers`` is installed to print
 the table of docs/SCOREBOARD.md.
@@ -29,37 +29,25 @@ COLUMNS = [row(1, 2).T, row(1, 3).T, row(2, 5).T]
 
 # rewrite -> (inputs, one implementation, another); each takes the library's operations first
 PAIRS = {
-    "re-associate products": (
-        [row(2), row(3), row(4)],
+    "re-associate products": ([row(2), row(3), row(4)],
         lambda o, a, b, c: o.mul(o.mul(a, b), c),
-        lambda o, a, b, c: o.mul(a, o.mul(b, c)),
-    ),
-    "re-associate sums": (
-        [row(3), row(-1), row(4)],
+        lambda o, a, b, c: o.mul(a, o.mul(b, c))),
+    "re-associate sums": ([row(3), row(-1), row(4)],
         lambda o, a, b, c: o.add(o.add(a, b), c),
-        lambda o, a, b, c: o.add(a, o.add(b, c)),
-    ),
-    "distribute products": (
-        [row(2), row(3), row(4)],
+        lambda o, a, b, c: o.add(a, o.add(b, c))),
+    "distribute products": ([row(2), row(3), row(4)],
         lambda o, a, b, c: o.mul(a, o.add(b, c)),
-        lambda o, a, b, c: o.add(o.mul(a, b), o.mul(a, c)),
-    ),
-    "factorize attention": (
-        COLUMNS,
+        lambda o, a, b, c: o.add(o.mul(a, b), o.mul(a, c))),
+    "factorize attention": (COLUMNS,
         lambda o, q, k, v: o.matmul(o.matmul(q, k.T), v),
-        lambda o, q, k, v: o.matmul(q, o.matmul(k.T, v)),
-    ),
-    "fold linear": (
-        [X],
+        lambda o, q, k, v: o.matmul(q, o.matmul(k.T, v))),
+    "fold linear": ([X],
         lambda o, x: o.linear(o.linear(x, W1, B1), W2, B2),
-        lambda o, x: o.linear(x, W2 @ W1, W2 @ B1 + B2),
-    ),
-    "duplicate neuron": (
-        [X],
+        lambda o, x: o.linear(x, W2 @ W1, W2 @ B1 + B2)),
+    "duplicate neuron": ([X],
         lambda o, x: o.linear(o.linear(x, W1, B1), W2, B2),
-        lambda o, x: o.linear(o.linear(x, *TWICE[:2]), TWICE[2], B2),
-    ),
-}
+        lambda o, x: o.linear(o.linear(x, *TWICE[:2]), TWICE[2], B2)),
+}  # fmt: skip
 
 
 def by_lxt(function, inputs):

@@ -1,4 +1,4 @@
-"""What tests of the command line share: proofs to run, and readers of what is written."""
+"""Shared by tests of the command line: proofs to run, and readers of written files."""
 
 import io
 import json
@@ -47,7 +47,7 @@ def printed(parts, width):
 
 
 class Page(HTMLParser):
-    """What a page loads, its headings, and its text."""
+    """The links, headings and text of a page."""
 
     def __init__(self, path):
         super().__init__()

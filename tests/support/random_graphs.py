@@ -1,7 +1,7 @@
-"""Random graphs in which a rewrite applies, and points for them.
+"""Draws random graphs that a rewrite changes, and points for them.
 
 Each is a template of the rewrite with random graphs for its inputs, inside of a larger graph, so
-that what is drawn for one rewrite does not depend on which others there are.
+that the draws for one rewrite do not depend on the other rewrites.
 """
 
 import operator
@@ -48,7 +48,7 @@ def shape(node):
 
 @st.composite
 def graphs(draw, rewrite, *, entries):
-    """A graph in which the rewrite applies, and a point with such entries."""
+    """A graph that the rewrite changes, and a point of ``entries``."""
     root = draw(st.sampled_from(REWRITES[rewrite].templates)).root
     inner = {node.name: draw(inputs) for node in topological(root) if node.op == INPUT}
     graph = rebuild(root, lambda node: inner[node.name] if node.op == INPUT else node)
@@ -59,13 +59,13 @@ def graphs(draw, rewrite, *, entries):
 
 def points(shapes, *, entries):
     """A matrix for every leaf, by name."""
+    return st.fixed_dictionaries({name: matrices(entries, *x) for name, x in shapes.items()})
 
-    def matrix(rows, columns):
-        size = rows * columns
-        drawn = st.lists(entries, min_size=size, max_size=size)
-        return drawn.map(lambda values: sp.Matrix(rows, columns, values))
 
-    return st.fixed_dictionaries({name: matrix(*shape) for name, shape in shapes.items()})
+def matrices(entries, rows, columns):
+    size = rows * columns
+    drawn = st.lists(entries, min_size=size, max_size=size)
+    return drawn.map(lambda values: sp.Matrix(rows, columns, values))
 
 
 def picked(found, number):

@@ -1,6 +1,6 @@
-"""Gives the parts of a record, whose keys and values name no module, to ``tests.support.record``.
+"""Makes the parts of a record; their keys and values name no module.
 
-All imports of the project are here, and follow what moves; nothing else in this file does.
+``tests.support.record`` writes them.  All its imports of the project are here.
 """
 
 import contextlib
@@ -41,7 +41,7 @@ from tests.support import all_commands
 from website import theorems as site
 
 ROOT = Path(__file__).resolve().parents[2]
-SECONDS = 60  # of an architecture, by all calls; what is not done by then is recorded as slow
+SECONDS = 60  # for all calls on an architecture; later calls are recorded as slow
 TABLES = {
     "messages": propagate.RULES,
     "lemmas in symbols": {key: sorted(rule.absorbs) for key, rule in propagate.RULES.items()},
@@ -145,7 +145,7 @@ def shown(number: int) -> list[tuple]:
 
 
 def census(item: tuple[str, str]) -> list[tuple]:
-    """What every call gives of a tiny model with fixed weights, within ``SECONDS``."""
+    """The results of every call on a tiny model with fixed weights, within ``SECONDS``."""
     found = dict.fromkeys((*CALLS, *OTHERS), "slow")
     logging.set_verbosity_error()
     with contextlib.suppress(TimeoutError), measure.limit(SECONDS), build.float64():
@@ -248,7 +248,7 @@ def hide(text: str) -> str:
 
 
 def plain(value):
-    """Data without what varies: times, versions and paths."""
+    """Data without times, versions and paths."""
     if isinstance(value, dict):
         left_out = {"version", "versions", "seconds", "wrote"}
         return {str(x): plain(y) for x, y in value.items() if x not in left_out}
@@ -273,4 +273,4 @@ PARTS = {
     "models": (models, ITEMS),
     "commands": (commands, COMMANDS),
     "ends": (ends, all_commands.items()[::25]),
-}  # part -> what gives its entries for an item, and the items
+}  # part -> the function that gives its entries for an item, and the items

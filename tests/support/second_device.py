@@ -33,7 +33,7 @@ torch.__future__.set_overwrite_module_params_on_conversion(True)
 
 
 class There(Tensor):
-    """A tensor that says it is on ``PLACE``; its numbers are those of ``held``, on the CPU."""
+    """A tensor that says it is on ``PLACE``; its numbers are on the CPU, in ``held``."""
 
     @staticmethod
     def __new__(cls, held: Tensor):
@@ -79,7 +79,7 @@ class Elsewhere(TorchDispatchMode):
 
 
 def run(f, args, kwargs):
-    """``f`` on what its tensors hold, if all of them are in one place."""
+    """Runs ``f`` on the held tensors, if all of them are in one place."""
     kwargs = kwargs or {}
     if torch._C._dispatch_has_kernel_for_dispatch_key(f.name(), "CompositeImplicitAutograd"):
         with Elsewhere():  # its parts one by one
@@ -93,7 +93,7 @@ def run(f, args, kwargs):
         stays = isinstance(args[0], There)
     elif there and f is not aten._to_copy.default:
         _check(f, args, kwargs)
-    known = {id(x.held): x for x in there}  # what is written in place is still itself
+    known = {id(x.held): x for x in there}  # a tensor written in place stays itself
     args, kwargs = tree_map_only(There, lambda x: x.held, (args, kwargs))
     out = f(*args, **kwargs)
     wrap = lambda x: known[id(x)] if id(x) in known else There(x) if stays else x
@@ -103,7 +103,7 @@ def run(f, args, kwargs):
 def _check(f, args, kwargs):
     """Raises where a GPU would, if some tensors are elsewhere and others are not.
 
-    Numbers that are read may be on the CPU, and indices of what is elsewhere.
+    Numbers that are read may be on the CPU, and indices of tensors elsewhere.
     """
     names = [argument.name for argument in f._schema.arguments]
     given = dict(zip(names, args, strict=False)) | kwargs

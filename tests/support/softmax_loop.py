@@ -21,7 +21,7 @@ def readout_of(model, layer):
 
 
 def activations(model, batch, example):
-    """Of one text: its tokens, and per layer logits (h, j, i), values (h, i, p), readout, g."""
+    """The tokens of one text; per layer logits (h, j, i), values (h, i, p), readout, g."""
     kept = batch["attention_mask"][example].numpy() == 1
     at = bert.forward(
         cases.reference_of(model),

@@ -1,4 +1,4 @@
-"""What there is to see of a model or a folder before and after a call, and of an error."""
+"""Takes the visible state of a model, a folder and the libraries, and compares messages."""
 
 import re
 
@@ -32,7 +32,7 @@ def snapshot(model):
         for p in model.parameters()
     ]
     tensors = (x.detach().clone(memory_format=torch.contiguous_format) for x in state(model))
-    values = [x.flatten().view(torch.uint8) for x in tensors]  # bytes, in which NaN equals itself
+    values = [x.flatten().view(torch.uint8) for x in tensors]  # in bytes NaN equals itself
     return held, config, flags, values
 
 
@@ -47,7 +47,7 @@ def assert_same(before, after):
 
 
 def registries():
-    """What libraries keep for all models of a process, or of a thread, as far as it can be seen."""
+    """The visible state that libraries keep for all models of a process or a thread."""
     of_modules = {
         name: dict(value)
         for name, value in vars(torch.nn.modules.module).items()
@@ -116,7 +116,7 @@ def contains(message, *parts):
 
 
 def said(message, promised):
-    """Each line says what is promised of it, in which "..." stands for any words."""
+    """Holds each line of a message to its promise; "..." stands for any words."""
     patterns = [".*".join(map(re.escape, line.split("..."))) for line in promised.splitlines()]
     assert len(patterns) == len(message.splitlines()), message
     for pattern, line in zip(patterns, message.splitlines(), strict=True):

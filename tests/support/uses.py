@@ -1,4 +1,4 @@
-"""All uses of a model, by name, and models on which to compare them."""
+"""All uses of a model, by name, and models that are compared by them."""
 
 from functools import partial
 

@@ -8,13 +8,13 @@ from tests.census.sizes import tiny
 from tests.support import cases
 
 TWO = ["t5", "bart", "marian"]
-"""Those that read one text and write another."""
+"""Models that read one text and write another."""
 
 PROMPT, ANSWER = "a bad cab", "fed a beef"
 
 
 def tokenizer():
-    """Of pieces of words of the letters a to h, few enough for the smallest models."""
+    """A tokenizer for words of the letters a to h, small enough for the smallest models."""
     made = Tokenizer(models.BPE(unk_token="<unk>"))
     made.pre_tokenizer, made.decoder = pre_tokenizers.Metaspace(), decoders.Metaspace()
     special = ["<pad>", "<s>", "</s>", "<unk>"]
