@@ -80,11 +80,11 @@ class Propagation(Block):
         self.handlers = dict(handlers.BY_ROLE)
         if turns:
             self.handlers[does.MULTIPLY] = self.turned.multiply
-        if eps:  # which acts on the scores
+        tables = (composite.rules, *composite.layers.values(), *composite.modules.values())
+        if eps or not all(map(attention.are_factors, tables)):  # what acts on the scores
             self.handlers[does.ATTENTION] = attention.unfused
         # What scans select by is held.
         self.holds = composite.rules.get(kinds.READOUT) != kinds.GRADIENT and scans(model)
-        tables = (composite.rules, *composite.layers.values(), *composite.modules.values())
         plain = any(table.get(kinds.RMS_NORM) == kinds.GRADIENT for table in tables)
         self.plain_norms = plain and self.book.mixed
 

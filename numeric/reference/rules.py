@@ -198,11 +198,6 @@ def held_root_mean_square(
     return product("...c,c,...,...c->...c", x, weight, inverse, share(relevance, z, eps))
 
 
-def identity_layer_norm(relevance: np.ndarray) -> np.ndarray:
-    """LayerNorm passes relevance on channel by channel, as if it were the identity; conserves."""
-    return relevance
-
-
 def identity(relevance: np.ndarray) -> np.ndarray:
-    """An elementwise activation passes relevance on unchanged; conserves."""
+    """An operation passes relevance on entry by entry, as if it were the identity; conserves."""
     return relevance

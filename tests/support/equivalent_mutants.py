@@ -6,6 +6,7 @@ BERT = "tests/oracles/bert.py"
 BERT_RELEVANCE = "tests/oracles/bert_relevance.py"
 EVALUATE = "numeric/reference/evaluate.py"
 MAPPED = "numeric/reference/mapped.py"
+LEMMAS = "numeric/reference/lemmas.py"
 
 LAST_OF_TWO = "the array is (t, c), so that its last axis is axis 1"
 SHAPE = "only the shape is taken, and what every layer reads has one shape"
@@ -25,6 +26,11 @@ EQUIVALENT: dict[tuple[str, str, str], str] = {
     ): "dividing by +1 or -1 is multiplying by it",
     (
         "axioms/rules/rule.py",
+        "Rule",
+        "dataclass(frozen=True) -> dataclass()",
+    ): "nothing writes into a record",
+    (
+        "numeric/reference/dispatch.py",
         "Rule",
         "dataclass(frozen=True) -> dataclass()",
     ): "nothing writes into a record",
@@ -81,7 +87,7 @@ EQUIVALENT: dict[tuple[str, str, str], str] = {
         "k.swapaxes(-1, -2) -> k.swapaxes(-2, -1)",
     ): "an exchange of two axes is symmetric",
     (
-        EVALUATE,
+        LEMMAS,
         "rows",
         "x.swapaxes(node.attributes.get('axis', -1), -1) -> "
         "x.swapaxes(-1, node.attributes.get('axis', -1))",
