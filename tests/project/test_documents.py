@@ -101,7 +101,7 @@ def test_the_code_of_a_page_runs(name, here, run, capsys):
     namespace = start(name)
     for language, code, line in blocks(ROOT / name):
         place = f"{name}:{line}"
-        assert language in ("python", "sh", "text"), f"{place}: say what the block is"
+        assert language in ("python", "sh", "text", "diff"), f"{place}: say what the block is"
         if language == "python":
             source = compile(code, place, "exec")
             if not (name in ELSEWHERE or reason(code)):
