@@ -4,7 +4,7 @@ BIN := .venv/bin
 SETUP := .venv/.complete
 ENOUGH := import sys; sys.version_info >= (3, 11) or sys.exit("Python 3.11 or newer is needed")
 
-.PHONY: setup lock reproduce notebooks docs pictures test test-fast fuzz versions lint audit bench baseline mutants clean
+.PHONY: setup lock reproduce notebooks docs pages pictures test test-fast fuzz versions lint audit bench baseline mutants clean
 
 setup: $(SETUP)
 
@@ -41,6 +41,13 @@ notebooks: $(SETUP)
 # The site of the documentation, in build/site; any warning is an error.
 docs: $(SETUP)
 	NO_MKDOCS_2_WARNING=1 $(BIN)/python -m mkdocs build --strict $(ARGS)
+
+# Writes every page, and every table of a page, that a command makes; each says which.  Takes half an
+# hour, most of it for docs/MODELS.md.  One alone: make pages PAGES="axioms.pages.scoreboard"
+PAGES := axioms.pages.theorems axioms.pages.scoreboard axioms.pages.axioms axioms.pages.literature \
+	tests.census.operations tests.census.methods tests.census
+pages: $(SETUP)
+	set -e; for page in $(PAGES); do $(BIN)/python -m $$page; done
 
 # The pictures of README and docs, from the embedded model; takes minutes.
 # One alone: make pictures ARGS="tradeoff"

@@ -260,7 +260,7 @@ def _groups(
     """
     groups: dict[frozenset[object], tuple[Composite, dict[int, list[Factors]]]] = {}
     for number, composite in enumerate(composites):
-        rules = composite.assign(operations, known=at_output.KNOWN)
+        rules = composite.assign(operations, known=at_output.RULES)
         check_overrides(composite, operations)
         steps: dict[str, dict[str, str]] = {}
         elsewhere: list[object] = [

@@ -14,7 +14,7 @@ from axioms import kinds
 from axioms.composites import Composite, Operation, UnassignedOperation
 from numeric.attribution import composite_of
 from numeric.engine import packed
-from numeric.engine.at_output import KNOWN
+from numeric.engine.at_output import RULES
 from numeric.engine.blocks import outside
 from numeric.engine.calls import Call, Called
 from numeric.engine.engine import Propagation
@@ -131,7 +131,7 @@ class _Planner:
         if kind in (kinds.SCORES, kinds.BILINEAR) and ROLES.get(place.function) != ATTENTION:
             place = replace(place, function="matmul")  # its user decides on its kind
         rule = self.composite.rule(kind, layer=place.layer, module=place.module)
-        rule = rule if (kind, rule) in KNOWN else None
+        rule = rule if (kind, rule) in RULES else None
         self.of_place.append((known[0], replace(place, rule=rule)))
         return str(go(kind, known))
 

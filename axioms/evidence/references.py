@@ -15,7 +15,7 @@ import pytest
 import sympy as sp
 from sympy import Matrix
 
-from axioms import kinds
+from axioms import check, kinds
 from axioms.composites import assigned
 from axioms.decide import identity as decide
 from axioms.decide.decisions import Decision
@@ -150,6 +150,8 @@ def sweep(
         )
         at[node] = len(steps)
         op, rule, more = step
+        if rule not in check.RULES[op].split():
+            raise NoGraph(f"{op} by {rule}")
         if rule == kinds.IDENTITY:  # which passes a norm's parameters by
             operands = operands[:1]
         steps.append((op, rule, operands, more))
@@ -182,7 +184,7 @@ def _operation(
     if node.op == TRANSPOSE:
         return TRANSPOSE, TRANSPOSE, {}
     if node.op == kinds.SOFTMAX:
-        known = rule if rule == kinds.CONSTANT else kinds.TAYLOR
+        known = kinds.TAYLOR if rule == kinds.GRADIENT else rule
         return node.op, known, _exponentials(values[node.args[0]])
     if rule == kinds.GRADIENT and node.op in LINEAR:
         given = {}

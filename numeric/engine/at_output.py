@@ -1,16 +1,22 @@
-"""Rules that act on an operation's output: the function of each kind and rule."""
+"""Every rule of ``axioms.kinds`` as one record: how it acts on what an operation gives."""
 
 from collections.abc import Callable
+from dataclasses import dataclass
+from typing import Any
 
+import torch
 from torch import Tensor
 
 from axioms import kinds
 from numeric.engine import rules
 from numeric.engine.marks import WEIGHTS, marked
+from numeric.engine.protocol import Rules
 
 MASKED = -1e3  # terms below this hide scores: exp(-1e3) is 0 in float64
 AtOutput = Callable[[Tensor, float, Tensor | None], Tensor]
-"""(output, stabiliser, bias) -> the output, with the rule in place of its gradient."""
+"""(output, stabiliser, bias) -> the output, whose gradient is that of the rule."""
+Compute = Callable[..., Tensor]
+"""(function, activation, what else it takes) -> its output, before the rule acts there."""
 
 
 def cancels(fixed: Tensor | float, z: Tensor) -> bool:
@@ -39,40 +45,74 @@ def _cut_scores(z: Tensor, eps: float, bias: Tensor | None) -> Tensor:
     return marked(z.detach(), WEIGHTS)  # results are still attention weights
 
 
-_unchanged: AtOutput = lambda z, eps, bias: z
+def _plainly(f: Callable[..., Tensor], *given: Any, **named: Any) -> Tensor:
+    return f(*given, **named)
+
+
+def _unchanged(z: Tensor, eps: float, bias: Tensor | None) -> Tensor:
+    return z
+
+
+@dataclass(frozen=True)
+class Rule:
+    """One rule at one kind of operation.
+
+    compute: gives the output another gradient than the function has, before ``at_output``
+    to_scores, to_value: in fused attention, the part of a plain cotangent that goes on towards Q
+    and K, and by a readout towards V; None if the rule is no factor, and spells attention out
+    """
+
+    kind: str
+    name: str
+    at_output: AtOutput = _unchanged
+    compute: Compute = _plainly
+    to_scores: float | None = None
+    to_value: float = 0.0
+
+
 _epsilon: AtOutput = lambda z, eps, bias: rules.epsilon(z, eps=eps)
 _bilinear: AtOutput = lambda z, eps, bias: rules.bilinear_epsilon(z, eps=eps)
-AT_OUTPUT: dict[tuple[str, str], AtOutput] = {
-    (kinds.LINEAR, kinds.EPSILON): _epsilon,
-    (kinds.LINEAR, kinds.EPSILON_WITHOUT_BIAS): lambda z, eps, bias: rules.epsilon(
-        z, eps=eps, bias=bias
-    ),
-    (kinds.LINEAR, kinds.GRADIENT): _unchanged,
-    (kinds.ADD, kinds.EPSILON): _sum,
-    (kinds.ADD, kinds.GRADIENT): _unchanged,
-    (kinds.SCORES, kinds.BILINEAR_EPSILON): _bilinear,
-    (kinds.SCORES, kinds.CONSTANT): _cut_scores,
-    (kinds.SCORES, kinds.GRADIENT): _unchanged,
-    (kinds.SOFTMAX, kinds.TAYLOR): _unchanged,  # Eq. 5 is the plain gradient
-    (kinds.SOFTMAX, kinds.CONSTANT): lambda z, eps, bias: z.detach(),
-    (kinds.SOFTMAX, kinds.GRADIENT): _unchanged,
-    (kinds.READOUT, kinds.BILINEAR_EPSILON): _bilinear,
-    (kinds.READOUT, kinds.VALUE_ONLY): _epsilon,  # the weights are cut off
-    (kinds.READOUT, kinds.GRADIENT): _unchanged,
-    (kinds.BILINEAR, kinds.BILINEAR_EPSILON): _bilinear,
-    (kinds.BILINEAR, kinds.GRADIENT): _unchanged,
-    (kinds.PRODUCT, kinds.EQUAL_SPLIT): lambda z, eps, bias: rules.scale(z, 0.5),
-    (kinds.PRODUCT, kinds.GRADIENT): _unchanged,
-    (kinds.LAYER_NORM, kinds.HELD_DEVIATION): _epsilon,  # the norm is a linear map then
-    (kinds.LAYER_NORM, kinds.IDENTITY): _unchanged,
-    (kinds.LAYER_NORM, kinds.GRADIENT): _unchanged,
-}
-"""By kind and rule, for operations whose rule acts on their output."""
-WHERE_HELD = {(kinds.RMS_NORM, kinds.HELD_DEVIATION), (kinds.RMS_NORM, kinds.GRADIENT)}
-"""Kinds and rules that act where the deviation is computed."""
-KNOWN = {
-    *AT_OUTPUT,
-    *WHERE_HELD,
-    *((kinds.ACTIVATION, rule) for rule in kinds.RULES[kinds.ACTIVATION]),
-}
-"""Every kind and rule that is implemented."""
+_identity: Compute = lambda f, x, *given, **named: rules.identity(
+    lambda x: f(x, *given, **named), x, slope_at_zero=torch.inf
+)
+
+RECORDS = (
+    Rule(kinds.LINEAR, kinds.EPSILON, _epsilon),
+    Rule(kinds.LINEAR, kinds.EPSILON_WITHOUT_BIAS,
+         lambda z, eps, bias: rules.epsilon(z, eps=eps, bias=bias)),
+    Rule(kinds.LINEAR, kinds.GRADIENT),
+    Rule(kinds.ADD, kinds.EPSILON, _sum),
+    Rule(kinds.ADD, kinds.GRADIENT),
+    Rule(kinds.SCORES, kinds.BILINEAR_EPSILON, _bilinear, to_scores=0.5),
+    Rule(kinds.SCORES, kinds.CONSTANT, _cut_scores, to_scores=0.0),
+    Rule(kinds.SCORES, kinds.GRADIENT, to_scores=1.0),
+    Rule(kinds.SOFTMAX, kinds.TAYLOR, to_scores=1.0),  # Eq. 5 is the plain gradient
+    Rule(kinds.SOFTMAX, kinds.CONSTANT, lambda z, eps, bias: z.detach(), to_scores=0.0),
+    Rule(kinds.SOFTMAX, kinds.GRADIENT, to_scores=1.0),
+    Rule(kinds.READOUT, kinds.BILINEAR_EPSILON, _bilinear, to_scores=0.5, to_value=0.5),
+    Rule(kinds.READOUT, kinds.VALUE_ONLY, _epsilon,  # of weights that are cut off
+         to_scores=0.0, to_value=1.0),
+    Rule(kinds.READOUT, kinds.GRADIENT, to_scores=1.0, to_value=1.0),
+    Rule(kinds.BILINEAR, kinds.BILINEAR_EPSILON, _bilinear),
+    Rule(kinds.BILINEAR, kinds.GRADIENT),
+    Rule(kinds.PRODUCT, kinds.EQUAL_SPLIT, lambda z, eps, bias: rules.scale(z, 0.5)),
+    Rule(kinds.PRODUCT, kinds.GRADIENT),
+    Rule(kinds.LAYER_NORM, kinds.HELD_DEVIATION, _epsilon,  # of the linear map that it then is
+         compute=lambda f, *given: rules.HeldLayerNorm.apply(*given)),
+    Rule(kinds.LAYER_NORM, kinds.IDENTITY, compute=_identity),
+    Rule(kinds.LAYER_NORM, kinds.GRADIENT),
+    Rule(kinds.RMS_NORM, kinds.HELD_DEVIATION),  # these act where the deviation is computed
+    Rule(kinds.RMS_NORM, kinds.GRADIENT),
+    Rule(kinds.ACTIVATION, kinds.IDENTITY),  # and these where a function of entries ends
+    Rule(kinds.ACTIVATION, kinds.GRADIENT),
+)  # fmt: skip
+RULES = {(rule.kind, rule.name): rule for rule in RECORDS}
+"""By kind and rule: all that are implemented."""
+
+
+def by_rule(
+    engine: Rules, kind: str, f: Callable[..., Tensor], *given: Any, **named: Any
+) -> Tensor:
+    """The output of ``f``, as the rule of its ``kind`` wants it computed, with this rule."""
+    rule = engine.rule(kind)
+    return engine.apply(kind, RULES[kind, rule].compute(f, *given, **named), rule=rule)

@@ -5,6 +5,7 @@ value-only attention gives all to V.  As only these cotangents change, the model
 A finite epsilon acts on the scores, and spells attention out.
 """
 
+from collections.abc import Mapping
 from typing import NamedTuple
 
 import torch
@@ -12,6 +13,7 @@ from torch import Tensor
 
 from axioms import kinds
 from numeric.engine import rules, value_only
+from numeric.engine.at_output import RULES
 from numeric.engine.blocks import Again
 from numeric.engine.calls import Use
 from numeric.engine.marks import Function, Kwargs, carries
@@ -20,22 +22,29 @@ from numeric.engine.refusals import RANDOM
 
 KINDS = (kinds.SCORES, kinds.SOFTMAX, kinds.READOUT)
 ARGUMENTS = ("query", "key", "value", "attn_mask", "dropout_p", "is_causal")
-TO_SCORES = {
-    kinds.BILINEAR_EPSILON: 0.5,
-    kinds.CONSTANT: 0.0,
-    kinds.VALUE_ONLY: 0.0,
-    kinds.TAYLOR: 1.0,
-    kinds.GRADIENT: 1.0,
-}
-"""By rule: the part of a plain cotangent that goes on towards Q and K."""
-TO_VALUE = {kinds.BILINEAR_EPSILON: 0.5, kinds.VALUE_ONLY: 1.0, kinds.GRADIENT: 1.0}
-"""By rule of the readout: the part that goes on towards V."""
+
+
+def are_factors(rules: Mapping[str, str]) -> bool:
+    """Whether none of these rules by kind needs attention to be spelled out."""
+    known = [RULES[x] for x in rules.items() if x[0] in KINDS and x in RULES]
+    return all(rule.to_scores is not None for rule in known)
 
 
 def shares(scores: str, softmax: str, readout: str) -> tuple[float, float, float]:
-    """Returns the factors of these rules for the cotangents of Q, K and V."""
-    through = TO_SCORES[scores] * TO_SCORES[softmax] * TO_SCORES[readout]
-    return through, through, TO_VALUE[readout]
+    """The factors that these rules put on the cotangents of Q, K and V.
+
+    Raises ValueError for a rule that is none.
+    """
+    found = [RULES[x] for x in zip(KINDS, (scores, softmax, readout), strict=True)]
+    through = 1.0
+    for rule in found:
+        if rule.to_scores is None:
+            raise ValueError(
+                f"{rule.kind} by {rule.name!r} is no factor on what reaches Q, K and V; call "
+                "attribute() for each composite"
+            )
+        through *= rule.to_scores
+    return through, through, found[-1].to_value
 
 
 class Operands(NamedTuple):

@@ -80,11 +80,11 @@ class Propagation(Block):
         self.handlers = dict(handlers.BY_ROLE)
         if turns:
             self.handlers[does.MULTIPLY] = self.turned.multiply
-        if eps:  # a stabiliser acts on the scores
-            self.handlers[does.ATTENTION] = attention.unfuse
-        # Tensors that choose how much a scan keeps are held.
-        self.holds = composite.rules.get(kinds.READOUT) != kinds.GRADIENT and scans(model)
         tables = (composite.rules, *composite.layers.values(), *composite.modules.values())
+        if eps or not all(map(attention.are_factors, tables)):  # what acts on the scores
+            self.handlers[does.ATTENTION] = attention.unfuse
+        # What scans select by is held.
+        self.holds = composite.rules.get(kinds.READOUT) != kinds.GRADIENT and scans(model)
         plain = any(table.get(kinds.RMS_NORM) == kinds.GRADIENT for table in tables)
         self.plain_norms = plain and self.book.mixed
 

@@ -1,5 +1,6 @@
 """Handles each torch function that an activation reaches, by its role."""
 
+from functools import partial
 from operator import truediv
 from typing import Any
 
@@ -9,6 +10,7 @@ from torch import Tensor
 from axioms import kinds
 from numeric.engine import attention, norms, products, refusals
 from numeric.engine import operations as does
+from numeric.engine.at_output import by_rule
 from numeric.engine.calls import Use, call_of
 from numeric.engine.chains import common_root, cuts, extend_chain, root_of, roots
 from numeric.engine.composite_functions import inside
@@ -225,8 +227,8 @@ def _deviation(engine: Rules, use: Use) -> Any:
 
 def softmax(engine: Rules, use: Use) -> Tensor:
     use = in_own_dtype(use)
-    z = run(engine, use, kinds.SCORES)
-    return marked(engine.apply(kinds.SOFTMAX, z), WEIGHTS)
+    ruled = use._replace(func=partial(by_rule, engine, kinds.SOFTMAX, use.func))
+    return marked(run(engine, ruled, kinds.SCORES), WEIGHTS)
 
 
 BY_ROLE: dict[str | None, Handler] = {

@@ -1,6 +1,6 @@
 """LayerNorm as one operation, and other norms spelled out so that their parts are looked up."""
 
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from typing import Any
 
 import torch
@@ -8,7 +8,7 @@ from torch import Tensor
 from torch.nn import functional
 
 from axioms import kinds
-from numeric.engine import rules
+from numeric.engine.at_output import by_rule
 from numeric.engine.calls import Use
 from numeric.engine.protocol import Rules
 from numeric.engine.refusals import OF_THE_BATCH
@@ -18,24 +18,14 @@ OF_BATCHES = (
     "input", "running_mean", "running_var", "weight", "bias", "training", "momentum", "eps"
 )  # fmt: skip
 
-LAYER_NORM: dict[str, Callable[..., Tensor]] = {
-    kinds.HELD_DEVIATION: rules.HeldLayerNorm.apply,
-    kinds.IDENTITY: lambda x, *given: rules.identity(
-        lambda x: functional.layer_norm(x, *given), x, slope_at_zero=torch.inf
-    ),
-    kinds.GRADIENT: functional.layer_norm,
-}
-"""By rule: (x, shape, weight, bias, eps of the norm) -> y, before its rule acts on y."""
-
 
 def layer_norm(engine: Rules, use: Use) -> Tensor:
     given = dict(zip(ARGUMENTS, use.args, strict=False)) | use.kwargs
     x = engine.settle(given["input"])
     weight, bias = (_constant(given.get(key), x) for key in ("weight", "bias"))
     shape, norm_eps = tuple(given["normalized_shape"]), given.get("eps", 1e-5)
-    rule = engine.rule(kinds.LAYER_NORM)
-    y = LAYER_NORM[rule](x, shape, weight, bias, norm_eps)
-    return engine.apply(kinds.LAYER_NORM, y, rule=rule)
+    f = functional.layer_norm
+    return by_rule(engine, kinds.LAYER_NORM, f, x, shape, weight, bias, norm_eps)
 
 
 def batch_norm(engine: Rules, use: Use) -> Tensor:

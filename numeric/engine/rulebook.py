@@ -9,7 +9,7 @@ from torch import Tensor, nn
 from axioms import kinds
 from axioms.composites import Composite, Operation, UnassignedOperation
 from numeric.engine import rules
-from numeric.engine.at_output import AT_OUTPUT, KNOWN
+from numeric.engine.at_output import RULES
 from numeric.engine.chains import SQUARES, cuts, roots
 from numeric.engine.marks import PRODUCT, Chain, Summed, is_curved, mark
 from numeric.engine.refusals import EXPONENTIAL, STALE, OfRules, Refusals
@@ -27,7 +27,7 @@ class Rulebook:
     def __init__(self, composite: Composite, places: Places, *, eps: float) -> None:
         self.composite, self.places, self.eps = composite, places, eps
         chosen = composite.rules
-        complete = len(chosen) == len(kinds.RULES) and KNOWN.issuperset(chosen.items())
+        complete = len(chosen) == len(kinds.RULES) and RULES.keys() >= chosen.items()
         overridden = bool(composite.layers or composite.modules)
         self.asks = overridden or not complete
         self.mixed = overridden or set(chosen.values()) != {kinds.GRADIENT}
@@ -45,7 +45,7 @@ class Rulebook:
     def check(self) -> None:
         """Raises for operations without a rule, and for overrides that no operation met."""
         if self.asks:
-            self.composite.assign(self.recorded, known=KNOWN)
+            self.composite.assign(self.recorded, known=RULES)
             check_overrides(self.composite, self.recorded)
 
     def refuse(self, what: str, *words: object) -> None:
@@ -71,17 +71,17 @@ class Rulebook:
                 f"{kind} of one module, which is at {', '.join(x.module for x in places)}; give "
                 "all these places one rule, or the model several modules"
             )
-        if found is None or (kind, found) not in KNOWN:
+        if found is None or (kind, found) not in RULES:
             return kinds.GRADIENT  # refused at the end
         return found
 
     def apply(self, kind: str, z: Tensor, bias: Tensor | None = None, rule: str = "") -> Tensor:
-        return AT_OUTPUT[kind, rule or self.rule(kind)](z, self.eps, bias)
+        return RULES[kind, rule or self.rule(kind)].at_output(z, self.eps, bias)
 
     def settle(self, x: Tensor, kind: str = kinds.BILINEAR) -> Tensor:
         what = mark(x)
         if what == PRODUCT:
-            return AT_OUTPUT[kind, self.rule(kind)](x, self.eps, None)
+            return RULES[kind, self.rule(kind)].at_output(x, self.eps, None)
         if type(what) is Chain and what.curved:
             what.uses += 1
             if what.settled is None:
@@ -119,4 +119,4 @@ class Rulebook:
         chain.places = [*chain.places, *sums]
         above = chain.above(value, y)
         z = rules.slope(chain.root, y, slope_at_zero=slope, above=above)
-        return AT_OUTPUT[kinds.ADD, self.rule(kinds.ADD, sums)](z, self.eps, None)
+        return RULES[kinds.ADD, self.rule(kinds.ADD, sums)].at_output(z, self.eps, None)

@@ -11,18 +11,9 @@ import numpy as np
 from axioms import kinds
 from axioms.composites import Composite, assigned
 from axioms.graph import INPUT, LEAVES, MOVE, Node
-from numeric.reference import mapped, rules
+from numeric.reference import rules
 from numeric.reference.dispatch import RULES
-
-
-def unmask(xs: Sequence[np.ndarray]) -> list[np.ndarray]:
-    """Replaces -inf by 0 in a sum of logits: a mask hides these, and nothing arrives."""
-    return [np.where(np.isneginf(x), 0.0, x) for x in xs]
-
-
-def rows(node: Node, x: np.ndarray) -> np.ndarray:
-    """Swaps the axis of a softmax with the last one, or back."""
-    return x.swapaxes(node.attributes.get("axis", -1), -1)
+from numeric.reference.lemmas import rows, unmask
 
 
 def _linear(
@@ -131,7 +122,7 @@ MESSAGES: dict[str, Callable[..., Sequence[np.ndarray]]] = {
     kinds.RMS_NORM: _rms_norm_messages,
     kinds.ACTIVATION: lambda node, rule, xs, r, eps: [rule(*xs, r, eps=eps)],
 }
-"""By kind: passes a node's operands and attributes to a rule; returns its operands' relevance."""
+"""By kind: how the messages of a rule are given what they need -> relevance of its operands."""
 
 
 def _messages(
@@ -140,8 +131,8 @@ def _messages(
     eps = stabiliser(node, eps)
     try:
         if f := node.attributes.get("map"):
-            return mapped.RULES[node.op, rule](f, xs, r, eps=eps)
-        return MESSAGES[node.op](node, RULES[node.op, rule], xs, r, eps)
+            return RULES[node.op, rule].on_map(f, xs, r, eps=eps)
+        return MESSAGES[node.op](node, RULES[node.op, rule].messages, xs, r, eps)
     except ZeroDivisionError as error:
         place = (node.origin.module or "(root)") if node.origin else node.name
         raise ZeroDivisionError(f"{node.op} at {place}: {error}") from error

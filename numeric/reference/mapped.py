@@ -3,12 +3,11 @@
 Rules are ``(f, xs, relevance, eps) -> relevance of each of xs``.
 """
 
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from typing import Protocol
 
 import numpy as np
 
-from axioms import kinds
 from numeric.reference.rules import share
 
 
@@ -71,17 +70,3 @@ def constant(
 
 def _weigh(f: Map, xs: Sequence[np.ndarray], part: np.ndarray) -> list[np.ndarray]:
     return [x * c for x, c in zip(xs, f.back(xs, part), strict=True)]
-
-
-RULES: dict[tuple[str, str], Callable[..., list[np.ndarray]]] = {
-    (kinds.LINEAR, kinds.EPSILON): epsilon,
-    (kinds.LINEAR, kinds.EPSILON_WITHOUT_BIAS): epsilon_without_bias,
-    (kinds.SCORES, kinds.BILINEAR_EPSILON): bilinear_epsilon,
-    (kinds.SCORES, kinds.CONSTANT): constant,
-    (kinds.READOUT, kinds.BILINEAR_EPSILON): bilinear_epsilon,
-    (kinds.READOUT, kinds.VALUE_ONLY): value_only,
-    (kinds.BILINEAR, kinds.BILINEAR_EPSILON): bilinear_epsilon,
-    (kinds.RMS_NORM, kinds.HELD_DEVIATION): held,
-    (kinds.ACTIVATION, kinds.IDENTITY): held,
-}
-"""By kind and rule, for nodes with a map."""

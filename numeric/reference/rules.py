@@ -198,11 +198,6 @@ def held_root_mean_square(
     return product("...c,c,...,...c->...c", x, weight, inverse, share(relevance, z, eps))
 
 
-def identity_layer_norm(relevance: np.ndarray) -> np.ndarray:
-    """Passes relevance of a LayerNorm on by channel, as if it were the identity; conserves."""
-    return relevance
-
-
 def identity(relevance: np.ndarray) -> np.ndarray:
-    """Passes relevance of an elementwise activation on unchanged; conserves."""
+    """An operation passes relevance on entry by entry, as if it were the identity; conserves."""
     return relevance

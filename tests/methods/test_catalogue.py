@@ -1,14 +1,14 @@
 """The record of a method agrees with the method."""
 
 import copy
-from pathlib import Path
 
 import pytest
 import torch
 
 from numeric import attribute
-from numeric.methods.catalogue import METHODS, ONE_PASS, table
+from numeric.methods.catalogue import METHODS, ONE_PASS
 from numeric.spelling import did_you_mean
+from tests.census import methods
 from tests.census.measure import without_shifts
 from tests.support import cases
 from tests.support.traces import watch
@@ -49,5 +49,5 @@ def test_a_hint_names_the_closest_in_any_case_and_nothing_that_is_far():
 
 
 def test_the_page_has_the_table_of_the_records():
-    page = Path(__file__).parents[2] / "docs" / "EXPLAIN.md"
-    assert f"<!-- methods -->\n{table()}\n<!-- /methods -->" in page.read_text("utf-8")
+    text = methods.PAGE.read_text("utf-8")
+    assert methods.filled(text) == text

@@ -99,7 +99,7 @@ def relevance(
     def through(kind: str, module: str, r: np.ndarray, *activations: Any) -> Any:
         if kind in {kinds.LINEAR, kinds.LAYER_NORM, kinds.ACTIVATION}:  # modules of their own
             outputs[module] = r
-        passed = RULES[kind, names[kind, module]](*activations, r, eps=eps)
+        passed = RULES[kind, names[kind, module]].messages(*activations, r, eps=eps)
         parts = passed if isinstance(passed, tuple) else (passed,)
         total = sum(float(part.sum()) for part in parts)
         ledger.append(Entry(kind, module, float(r.sum()), total))

@@ -101,7 +101,7 @@ def test_the_code_of_a_page_runs(name, here, run, capsys):
     namespace = start(name)
     for language, code, line in blocks(ROOT / name):
         place = f"{name}:{line}"
-        assert language in ("python", "sh", "text"), f"{place}: say what the block is"
+        assert language in ("python", "sh", "text", "diff"), f"{place}: say what the block is"
         if language == "python":
             source = compile(code, place, "exec")
             if not (name in ELSEWHERE or reason(code)):
@@ -174,10 +174,8 @@ def test_what_a_page_shows_of_an_audit_is_what_is_printed(name, run):
 def test_the_readme_is_short_and_its_numbers_are_those_of_the_pages():
     text = README.read_text("utf-8")
     assert len(text.splitlines()) <= 130
-    stated = [claim for path in FILES for claim in claims(path)]
-    proved = sum(claim.verdict == "proved" for claim in stated)
-    told = f"{len(stated)} statements about LRP rules ({proved} proved, {len(stated) - proved}"
-    assert told in text
+    (least,) = re.findall(r"more than (\d+) statements about LRP rules", text)
+    assert int(least) < sum(1 for path in FILES for _ in claims(path))
     pages = " ".join((ROOT / "docs" / f"{x}.md").read_text("utf-8") for x in ("FINDINGS", "CAUSES"))
     findings = text[text.index("## Three findings") :].replace("arXiv", "")
     told = {*re.findall(r"\d\.\d+", findings), *re.findall(r"\d+ %", findings)}

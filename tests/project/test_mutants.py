@@ -41,7 +41,7 @@ def test_a_mutant_acts_on_all_who_imported_the_rule_and_is_undone():
     before = dispatch.RULES["product", "equal-split"]
     with applied(mutant):
         assert rules.equal_split((2, 3), 6) == (6, 6)
-        assert dispatch.RULES["product", "equal-split"]((2, 3), 6, eps=0) == (6, 6)
+        assert dispatch.RULES["product", "equal-split"].messages((2, 3), 6, eps=0) == (6, 6)
     assert rules.equal_split((2, 3), 6) == (3, 3)
     assert dispatch.RULES["product", "equal-split"] is before
     assert mutation.agreement() is None
@@ -52,8 +52,10 @@ def test_a_mutant_of_a_default_and_of_a_table_acts_too():
         assert rules.bilinear_epsilon.__kwdefaults__ == {"scale": 2.0}
     assert rules.bilinear_epsilon.__kwdefaults__ == {"scale": 1.0}
     key = ("softmax", "constant")
-    change = "(kinds.SOFTMAX, kinds.CONSTANT) -> (kinds.CONSTANT, kinds.SOFTMAX)"
-    with applied(find("numeric/reference/dispatch.py", change)):
+    exchanged = "Rule(kinds.SOFTMAX, kinds.CONSTANT", "Rule(kinds.CONSTANT, kinds.SOFTMAX"
+    found = mutants.mutants("numeric/reference/dispatch.py")
+    (mutant,) = (m for m in found if all(x in m.change for x in exchanged))
+    with applied(mutant):
         assert key not in dispatch.RULES
     assert key in dispatch.RULES
 
@@ -122,10 +124,9 @@ def test_equivalent_mutants_are_mutants_and_say_why():
 
 def test_the_page_of_trust_tells_how_many_there_are():
     page = (mutants.ROOT / "docs" / "TRUST.md").read_text(encoding="utf-8")
-    told = re.search(r"More than (\d+) small changes[^;]* for (\d+) that change no result", page)
-    least, equivalent = map(int, told.groups())
-    assert least < len(mutation.all_mutants()) + len(EQUIVALENT) <= least + 50
-    assert equivalent == len(EQUIVALENT)
+    told = re.search(r"More than (\d+) small changes[^;]* for a few dozen that change", page)
+    assert int(told[1]) < len(mutation.all_mutants()) + len(EQUIVALENT)
+    assert 24 <= len(EQUIVALENT) <= 48
 
 
 CHANGES = {

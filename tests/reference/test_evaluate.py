@@ -15,6 +15,7 @@ from axioms import kinds
 from axioms.composites import ATTNLRP, Composite, UnassignedOperation
 from axioms.graph import INPUT, MOVE, TRANSPOSE, Node, leaf, linear, parameter, topological
 from axioms.rules import propagate
+from axioms.rules.ledger import ledger
 from numeric.auditing.maps import Map
 from numeric.reference import evaluate
 
@@ -22,26 +23,22 @@ EPS = (0, sp.Rational(1, 4))
 CLOSE = {"rtol": 1e-12, "atol": 1e-12}
 SLICES = 2
 
-# name -> kind of operation, rule, shapes of the activations, shapes of the parameters
+# kind -> shapes of the activations, shapes of the parameters
 X, Y, BIAS = (3, 4), (4, 2), (1, 4)
-CASES = {
-    "linear": (kinds.LINEAR, kinds.EPSILON, [X], [Y, (1, 2)]),
-    "linear, no bias": (kinds.LINEAR, kinds.EPSILON, [X], [Y]),
-    "linear, bias outside": (kinds.LINEAR, kinds.EPSILON_WITHOUT_BIAS, [X], [Y, (1, 2)]),
-    "sum of three": (kinds.ADD, kinds.EPSILON, [X, X, X], []),
-    "scores": (kinds.SCORES, kinds.BILINEAR_EPSILON, [X, (2, 4)], []),
-    "scores, held": (kinds.SCORES, kinds.CONSTANT, [X, (2, 4)], []),
-    "softmax": (kinds.SOFTMAX, kinds.TAYLOR, [X], []),
-    "softmax, held": (kinds.SOFTMAX, kinds.CONSTANT, [X], []),
-    "readout": (kinds.READOUT, kinds.BILINEAR_EPSILON, [X, Y], []),
-    "readout, values only": (kinds.READOUT, kinds.VALUE_ONLY, [X, Y], []),
-    "matrix product": (kinds.BILINEAR, kinds.BILINEAR_EPSILON, [X, Y], []),
-    "product of three": (kinds.PRODUCT, kinds.EQUAL_SPLIT, [X, X, X], []),
-    "LayerNorm": (kinds.LAYER_NORM, kinds.HELD_DEVIATION, [X], [BIAS, BIAS]),
-    "LayerNorm as identity": (kinds.LAYER_NORM, kinds.IDENTITY, [X], [BIAS, BIAS]),
-    "RMSNorm": (kinds.RMS_NORM, kinds.HELD_DEVIATION, [X], [BIAS]),
-    "relu": (kinds.ACTIVATION, kinds.IDENTITY, [X], []),
+SHAPES = {
+    kinds.LINEAR: ([X], [Y, (1, 2)]),
+    kinds.ADD: ([X, X, X], []),
+    kinds.SCORES: ([X, (2, 4)], []),
+    kinds.SOFTMAX: ([X], []),
+    kinds.READOUT: ([X, Y], []),
+    kinds.BILINEAR: ([X, Y], []),
+    kinds.PRODUCT: ([X, X, X], []),
+    kinds.LAYER_NORM: ([X], [BIAS, BIAS]),
+    kinds.RMS_NORM: ([X], [BIAS]),
+    kinds.ACTIVATION: ([X], []),
 }
+CASES = {f"{kind} by {rule}": (kind, rule, *SHAPES[kind]) for kind, rule in evaluate.RULES}
+CASES["linear, no bias"] = (kinds.LINEAR, kinds.EPSILON, [X], [Y])
 ATTRIBUTES = {
     kinds.SCORES: {"scale": sp.Rational(1, 2)},
     kinds.LAYER_NORM: {"norm_eps": sp.Rational(1, 2)},
@@ -116,8 +113,19 @@ def relevance_by_sympy(name, eps):
     return [np.stack(parts) for parts in zip(*found, strict=True)]
 
 
+@cache
+def absorbed_by_sympy(name, eps):
+    """By cause, of all slices together."""
+    graph, found = graph_of(name, sp.Rational), {}
+    for point, start in zip(points(name), start_of(name), strict=True):
+        books = ledger(graph, point, composite_of(name), eps=eps, relevance=exact(start))
+        for (_, cause), amount in books.absorbed.items():
+            found[cause] = found.get(cause, 0) + float(amount)
+    return found
+
+
 def check(name, eps):
-    """Raises AssertionError unless SymPy has the same values, relevance, and amounts sent."""
+    """Raises AssertionError unless values, relevance, and what is sent or absorbed are SymPy's."""
     graph = graph_of(name, float)
     order, values = topological(graph), values_of(name)
     leaves = {x: values[x.name] for x in graph.args}
@@ -132,6 +140,13 @@ def check(name, eps):
         np.testing.assert_allclose(got[x], message, **CLOSE)
     np.testing.assert_allclose(sent[graph], sum(message.sum() for message in want), **CLOSE)
     assert got.keys() == {graph, *inputs}
+    want = absorbed_by_sympy(name, eps)
+    given = [leaves[x] for x in graph.args], np.array(values_by_sympy(name)), start, float(eps)
+    lemma = evaluate.RULES[CASES[name][:2]].absorbs
+    found = {cause: amount(graph, *given).sum() for cause, amount in lemma.items()}
+    assert want.keys() <= found.keys()
+    for cause, amount in found.items():
+        np.testing.assert_allclose(amount, want.get(cause, 0), **CLOSE)
 
 
 @pytest.mark.parametrize("eps", EPS)

@@ -14,19 +14,22 @@ import numpy as np
 import sympy as sp
 import torch
 from torch import nn
+from torch.nn import functional
 
 from axioms import kinds
-from axioms.composites import ATTNLRP
-from axioms.rules import norms as symbolic_norms
+from axioms.composites import ATTNLRP, Composite
+from axioms.graph import Node, leaf, parameter
 from axioms.rules.activations import identity as identity_rule
-from axioms.rules.attention import softmax, taylor, value_only
 from axioms.rules.linear import add as add_rule
-from axioms.rules.linear import epsilon, epsilon_without_bias, linear_map
-from axioms.rules.products import bilinear_epsilon, equal_split
-from numeric.engine import at_output, norms
+from axioms.rules.products import equal_split
+from axioms.rules.propagate import RULES, propagate
+from axioms.rules.propagate import evaluate as values_of
+from numeric.engine import at_output
 from numeric.engine import rules as fast
 from numeric.engine.engine import Propagation
+from numeric.reference import evaluate
 from numeric.reference import rules as reference
+from numeric.reference.dispatch import RULES as IN_NUMPY
 
 EPS = 0.25
 SCALE = 0.5  # 1 / sqrt(d) for d = 4
@@ -54,7 +57,10 @@ def by_autograd(fast_text, operands, c, *, receivers):
     tensors = [torch.tensor(x) for x in operands]
     leaves = [x.requires_grad_() for x in tensors[:receivers]]
     c = torch.tensor(c)
-    gradients = torch.autograd.grad(fast_text(*tensors), leaves, c, allow_unused=True)
+    out = fast_text(*tensors)
+    if not out.requires_grad:  # all operands are held
+        return [np.zeros(x.shape) for x in leaves]
+    gradients = torch.autograd.grad(out, leaves, c, allow_unused=True)
     return [
         np.zeros(x.shape) if g is None else (x * g).detach().numpy()
         for x, g in zip(leaves, gradients, strict=True)
@@ -80,95 +86,118 @@ def check(case, operands, c, *, fast_text=None):
         np.testing.assert_allclose(g, w, rtol=1e-12, atol=1e-12)
 
 
-# SymPy: each output z, then the rule at R = c * z.
-
 E = sp.Rational(1, 4)
 times = sp.Matrix.multiply_elementwise
 
 
-def exact_linear(rule, x, w, b, c):
-    return rule(x, w, times(c, linear_map(x, w, b)), eps=E, bias=b)
+# Every rule of an operation by its records, in a graph of the operation alone.
 
 
-def exact_sum(x, y, u, c):
-    return add_rule((x, y, u), times(c, x + y + u), eps=E)
+def variance(x):
+    mean = sum(x) / len(x)
+    return mean_square([v - mean for v in x])
 
 
-def exact_product(rule, a, b, c, scale=1):
-    options = {} if scale == 1 else {"scale": scale}
-    return rule(a, b, times(c, scale * a * b), eps=E, **options)
+def mean_square(x):
+    return sum(v**2 for v in x) / len(x)
 
 
-def exact_scores(q, k, c):
-    r_q, r_k = exact_product(bilinear_epsilon, q, k.T, c, sp.Rational(1, 2))
-    return r_q, r_k.T
+@dataclass(frozen=True)
+class Operation:
+    """One kind of operation; the last of its ``shapes`` is that of the output.
+
+    fast: its output in PyTorch   inputs: the operands that receive relevance
+    attributes: of its node, from the operands
+    """
+
+    shapes: tuple
+    fast: Callable
+    inputs: int = 1
+    attributes: Callable = lambda *operands: {}
 
 
-def exact_softmax(z, c):
-    return taylor(z, times(c, softmax(z)))
+def norm_eps(spread, x, *_):
+    """Makes the deviation of a row DEVIATION."""
+    return {"norm_eps": DEVIATION**2 - spread([*x])}
 
 
-def exact_layer_norm(rule, x, w, b, c):
-    mean = sum(x) / sp.Integer(x.cols)
-    norm_eps = DEVIATION**2 - sum((v - mean) ** 2 for v in x) / sp.Integer(x.cols)
-    return rule(x, w, b, times(c, symbolic_norms.layer_norm(x, w, b, norm_eps=norm_eps)), norm_eps)
+MATRICES = ((2, 3), (3, 2), (2, 2))
+OPERATIONS = {
+    kinds.LINEAR: Operation((3, (3, 2), 2, 2), lambda x, w, b: x @ w + b),
+    kinds.ADD: Operation((4, 4, 4, 4), lambda x, y, u: x + y + u, inputs=3),
+    kinds.SCORES: Operation(
+        ((2, 4), (3, 4), (2, 3)),
+        lambda q, k: q @ k.mT * SCALE,
+        inputs=2,
+        attributes=lambda q, k: {
+            "scale": SCALE if isinstance(q, np.ndarray) else sp.Rational(SCALE)
+        },
+    ),
+    kinds.SOFTMAX: Operation(((2, 3), (2, 3)), lambda z: z.softmax(-1)),
+    kinds.READOUT: Operation(MATRICES, lambda a, v: a @ v, inputs=2),
+    kinds.BILINEAR: Operation(MATRICES, lambda a, b: a @ b, inputs=2),
+    kinds.PRODUCT: Operation((4, 4, 4), lambda x, y: x * y, inputs=2),
+    kinds.LAYER_NORM: Operation(
+        (4, 4, 4, 4), functional.layer_norm, attributes=partial(norm_eps, variance)
+    ),
+    kinds.RMS_NORM: Operation((4, 4, 4), torch.mul, attributes=partial(norm_eps, mean_square)),
+}
 
 
-def exact_held(x, w, b, r, norm_eps):
-    return symbolic_norms.held_deviation(x, w, b, r, eps=E, norm_eps=norm_eps)
+def graph_of(kind, operands):
+    """The operation alone, the composite of one rule, and its leaves by name."""
+    about = OPERATIONS[kind]
+    leaves = [(leaf if n < about.inputs else parameter)(f"x{n}") for n in range(len(operands))]
+    return Node(kind, tuple(leaves), attributes=about.attributes(*operands))
 
 
-def exact_held_rms(x, w, c):
-    norm_eps = DEVIATION**2 - sum(v**2 for v in x) / sp.Integer(x.cols)
-    r = times(c, symbolic_norms.rms_norm(x, w, norm_eps=norm_eps))
-    return symbolic_norms.held_root_mean_square(x, w, r, eps=E, norm_eps=norm_eps)
+def exact(kind, rule, *operands_and_c):
+    *operands, c = operands_and_c
+    root = graph_of(kind, operands)
+    point = {x.name: value for x, value in zip(root.args, operands, strict=True)}
+    r = times(c, values_of(root, point)[root])
+    found = propagate(root, point, Composite(rule, {kind: rule}), eps=E, relevance=r)
+    return [found[x] for x in root.args[: OPERATIONS[kind].inputs]]
 
 
-# NumPy: the same in float64.
+def dense(kind, rule, *operands_and_c):
+    *operands, c = operands_and_c
+    root = graph_of(kind, operands)
+    order, leaves = [*root.args, root], dict(zip(root.args, operands, strict=True))
+    r = c * evaluate.forward(order, leaves)[root]
+    found = evaluate.propagate(order, leaves, Composite(rule, {kind: rule}), r, eps=EPS)
+    return [found[x] for x in root.args[: OPERATIONS[kind].inputs]]
 
 
-def dense_linear(x, w, b, c):
-    return [reference.epsilon(x, w, b, c * (x @ w + b), eps=EPS)]
+def by_engine(kind, rule, *operands, eps=EPS):
+    """The output, whose backward pass is the rule; operands that it passes by are held."""
+    if kind == kinds.RMS_NORM:
+        return rms_norm(*operands, rule=rule, eps=eps)
+    record, passed_by = at_output.RULES[kind, rule], RULES[kind, rule].passes_by
+    operands = [x.detach() if n in passed_by else x for n, x in enumerate(operands)]
+    bias = operands[2] if kind == kinds.LINEAR else None
+    if kind == kinds.LAYER_NORM:
+        x, w, b = operands
+        operands = x, x.shape, w, b, DEVIATION**2 - float(variance([*x.detach()]))
+    return record.at_output(record.compute(OPERATIONS[kind].fast, *operands), eps, bias)
 
 
-def dense_linear_without_bias(x, w, b, c):
-    return [reference.epsilon_without_bias(x, w, c * (x @ w + b), eps=EPS)]
-
-
-def norm_eps(x):
-    return DEVIATION**2 - x.var()
-
-
-def dense_norm(x, w, b):
-    return (x - x.mean()) / np.sqrt(x.var() + norm_eps(x)) * w + b
-
-
-def dense_held(x, w, b, c):
-    r = c * dense_norm(x, w, b)
-    return [reference.held_deviation(x, w, b, r, layer_norm_eps=norm_eps(x), eps=EPS)]
-
-
-def dense_held_rms(x, w, c):
-    small = DEVIATION**2 - (x**2).mean()
-    r = c * x / np.sqrt((x**2).mean() + small) * w
-    return [reference.held_root_mean_square(x, w, r, rms_norm_eps=small, eps=EPS)]
-
-
-# PyTorch: outputs whose backward pass is the rule.
-
-
-def layer_norm(rule, x, w, b, *, eps=EPS):
-    small = norm_eps(x.detach().numpy())
-    y = norms.LAYER_NORM[rule](x, x.shape, w, b, small)
-    return at_output.AT_OUTPUT[kinds.LAYER_NORM, rule](y, eps, None)
-
-
-def rms_norm(x, w, *, composite=ATTNLRP, eps=EPS):
+def rms_norm(x, w, *, rule=kinds.HELD_DEVIATION, eps=EPS):
     """What stock models spell out, under the rules."""
+    composite = Composite(rule, ATTNLRP.rules | {kinds.RMS_NORM: rule})
     small = DEVIATION**2 - x.detach().pow(2).mean()
     x, w = x.clone(), nn.Parameter(w)  # relevance comes to results, not to leaves
     with Propagation(nn.Module(), composite, eps=eps):
         return w * (x * torch.rsqrt(x.pow(2).mean(-1, keepdim=True) + small))
+
+
+def case_of(kind, rule):
+    about = OPERATIONS[kind]
+    texts = [partial(text, kind, rule) for text in (exact, dense, by_engine)]
+    return Case(about.shapes, *texts, receivers=about.inputs, nonzero=rule == kinds.IDENTITY)
+
+
+# What no operation alone shows.
 
 
 def cubic(x):
@@ -200,76 +229,9 @@ def fast_above_zero(x):
     return fast.epsilon(fast.slope(x, rest + AT_ZERO, slope_at_zero=-1.0, above=rest), eps=EPS)
 
 
-LINEAR = (3, (3, 2), 2, 2)
-PRODUCT = ((2, 3), (3, 2), (2, 2))
-NORM = (4, 4, 4, 4)
 CASES = {
-    "linear": Case(
-        LINEAR,
-        partial(exact_linear, epsilon),
-        dense_linear,
-        lambda x, w, b: fast.epsilon(x @ w + b, eps=EPS),
-    ),
-    "linear, bias not in the denominator": Case(
-        LINEAR,
-        partial(exact_linear, epsilon_without_bias),
-        dense_linear_without_bias,
-        lambda x, w, b: fast.epsilon(x @ w + b, eps=EPS, bias=b),
-    ),
-    "add": Case(
-        (4, 4, 4, 4),
-        exact_sum,
-        lambda x, y, u, c: reference.add((x, y, u), c * (x + y + u), eps=EPS),
-        lambda x, y, u: fast.epsilon(x + y + u, eps=EPS),
-        receivers=3,
-    ),
-    "readout, Eq. 3": Case(
-        PRODUCT,
-        partial(exact_product, bilinear_epsilon),
-        lambda a, v, c: reference.bilinear_epsilon(a, v, c * (a @ v), eps=EPS),
-        lambda a, v: fast.bilinear_epsilon(a @ v, eps=EPS),
-        receivers=2,
-    ),
-    "scores, Eq. 4": Case(
-        ((2, 4), (3, 4), (2, 3)),
-        exact_scores,
-        lambda q, k, c: reference.scores_epsilon(q, k, c * SCALE * (q @ k.T), eps=EPS, scale=SCALE),
-        lambda q, k: fast.bilinear_epsilon(q @ k.mT * SCALE, eps=EPS),
-        receivers=2,
-    ),
-    "value only": Case(
-        PRODUCT,
-        partial(exact_product, value_only),
-        lambda a, v, c: (0 * a, reference.value_only(a, v, c * (a @ v), eps=EPS)),
-        lambda a, v: fast.epsilon(a.detach() @ v, eps=EPS),
-        receivers=2,
-    ),
-    "softmax, Eq. 5": Case(
-        ((2, 3), (2, 3)),
-        exact_softmax,
-        lambda z, c: [reference.softmax_taylor(z, c * reference.softmax(z))],
-        lambda z: z.softmax(-1),
-    ),
-    "LayerNorm, deviation held": Case(
-        NORM,
-        partial(exact_layer_norm, exact_held),
-        dense_held,
-        partial(layer_norm, kinds.HELD_DEVIATION),
-    ),
-    "LayerNorm, identity": Case(
-        NORM,
-        partial(exact_layer_norm, lambda x, w, b, r, _: identity_rule(r)),
-        lambda x, w, b, c: [reference.identity_layer_norm(c * dense_norm(x, w, b))],
-        partial(layer_norm, kinds.IDENTITY),
-        nonzero=True,
-    ),
-    "RMSNorm, rms held": Case(
-        (4, 4, 4),
-        exact_held_rms,
-        dense_held_rms,
-        rms_norm,
-    ),
-    "activation": Case(
+    **{f"{kind} by {rule}": case_of(kind, rule) for kind, rule in IN_NUMPY if kind in OPERATIONS},
+    "activation by identity": Case(
         (4, 4),
         lambda x, c: identity_rule(times(c, x.applyfunc(cubic))),
         lambda x, c: [reference.identity(c * cubic(x))],

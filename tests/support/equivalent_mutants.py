@@ -6,6 +6,7 @@ BERT = "tests/oracles/bert.py"
 BERT_RELEVANCE = "tests/oracles/bert_relevance.py"
 EVALUATE = "numeric/reference/evaluate.py"
 MAPPED = "numeric/reference/mapped.py"
+LEMMAS = "numeric/reference/lemmas.py"
 
 LAST_OF_TWO = "the array is (t, c), so that its last axis is axis 1"
 SHAPE = "only the shape is taken, and what every layer reads has one shape"
@@ -20,10 +21,21 @@ EQUIVALENT: dict[tuple[str, str, str], str] = {
         "eps * (sign_of(z) if sign is None else sign) -> "
         "eps / (sign_of(z) if sign is None else sign)",
     ): "dividing by +1 or -1 is multiplying by it",
-    ("axioms/rules/rule.py", "Rule",
-        "dataclass(frozen=True) -> dataclass()"): "nothing writes into a record",
-    (SYMBOLIC, "positive_part",
-        "sign_of(c) > 0 -> sign_of(c) >= 0"): "the sign of 0 is +1, so that no sign is 0",
+    (
+        "axioms/rules/rule.py",
+        "Rule",
+        "dataclass(frozen=True) -> dataclass()",
+    ): "nothing writes into a record",
+    (
+        "numeric/reference/dispatch.py",
+        "Rule",
+        "dataclass(frozen=True) -> dataclass()",
+    ): "nothing writes into a record",
+    (
+        SYMBOLIC,
+        "positive_part",
+        "sign_of(c) > 0 -> sign_of(c) >= 0",
+    ): "the sign of 0 is +1, so that no sign is 0",
     (
         REFERENCE,
         "product",
@@ -66,7 +78,7 @@ EQUIVALENT: dict[tuple[str, str, str], str] = {
     (EVALUATE, "(table)",
         "k.swapaxes(-1, -2) -> k.swapaxes(-2, -1)"): "an exchange of two axes is symmetric",
     (
-        EVALUATE,
+        LEMMAS,
         "rows",
         "x.swapaxes(node.attributes.get('axis', -1), -1) -> "
         "x.swapaxes(-1, node.attributes.get('axis', -1))",

@@ -65,6 +65,9 @@ SLOW = {
     )),
     "numeric/reference/rules.py": ("tests/reference/test_reference_rules.py", BERT[0]),
     "numeric/reference/dispatch.py": (EVALUATED[1], BERT[0]),
+    "numeric/reference/lemmas.py": (
+        "tests/reference/test_evaluate_by_hand.py", "tests/auditing/test_audit.py",
+    ),
     "tests/oracles/bert.py": BERT,
     "tests/oracles/bert_relevance.py": BERT,
     "tests/oracles/linear_attention.py": (

@@ -39,6 +39,7 @@ SECONDS = 120  # of processor time for all checks of one mutant
 
 def agreement():
     """The three implementations of every rule, at four of the points of the tests."""
+    test_layers_agree.check_names()
     for name, case in test_layers_agree.CASES.items():
         for operands, c in test_layers_agree.POINTS[name][:4]:
             test_layers_agree.check(case, operands, c)
@@ -109,7 +110,8 @@ MESSAGES = (
 FAST = {
     **dict.fromkeys(FORMULAS, MESSAGES),
     "numeric/reference/rules.py": (agreement, test_evaluate.check_all),
-    "numeric/reference/dispatch.py": (test_evaluate.check_all,),
+    "numeric/reference/dispatch.py": (agreement, test_evaluate.check_all),
+    "numeric/reference/lemmas.py": (test_evaluate.check_all, test_evaluate_by_hand.check_all),
     "tests/oracles/bert.py": (model,),
     "tests/oracles/bert_relevance.py": (model,),
     "tests/oracles/linear_attention.py": (factorizations,),

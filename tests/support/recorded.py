@@ -31,10 +31,9 @@ from axioms.pages import theorems as catalogue
 from axioms.rules import propagate
 from axioms.scoreboard import scoreboard
 from benchmarks.cli import app
-from numeric.auditing.ledger import LEMMAS
-from numeric.engine import at_output, norms
+from numeric.engine import at_output
 from numeric.methods.catalogue import METHODS, table
-from numeric.reference import dispatch, mapped
+from numeric.reference import dispatch
 from numeric.targets import log_probability
 from tests.census import build, measure, operations, page
 from tests.support import all_commands
@@ -45,15 +44,19 @@ SECONDS = 60  # for all calls on an architecture; later calls are recorded as sl
 TABLES = {
     "messages": propagate.RULES,
     "lemmas in symbols": {key: sorted(rule.absorbs) for key, rule in propagate.RULES.items()},
-    "lemmas in numbers": {key: sorted(causes) for key, causes in LEMMAS.items()},
+    "lemmas in numbers": {key: sorted(rule.absorbs) for key, rule in dispatch.RULES.items()},
     "reference": dispatch.RULES,
-    "reference of maps": mapped.RULES,
-    "engine at the output": {
-        key: rule for key, rule in at_output.AT_OUTPUT.items() if key[0] != kinds.LAYER_NORM
+    "reference of maps": {
+        key: rule for key, rule in dispatch.RULES.items() if rule.on_map is not dispatch.not_on_maps
     },
-    "engine of norms": {(kinds.LAYER_NORM, rule): f for rule, f in norms.LAYER_NORM.items()},
-    "engine where held": dict.fromkeys(at_output.WHERE_HELD),
-    "engine as a whole": dict.fromkeys(at_output.KNOWN),
+    "engine at the output": {
+        key: rule
+        for key, rule in at_output.RULES.items()
+        if key[0] not in (kinds.LAYER_NORM, kinds.RMS_NORM, kinds.ACTIVATION)
+    },
+    "engine of norms": {x: y for x, y in at_output.RULES.items() if x[0] == kinds.LAYER_NORM},
+    "engine where held": {x: y for x, y in at_output.RULES.items() if x[0] == kinds.RMS_NORM},
+    "engine as a whole": at_output.RULES,
     "vocabulary": {(kind, rule): 0 for kind, rules in kinds.RULES.items() for rule in rules},
     "checker": {(kind, rule): 0 for kind, rules in check.RULES.items() for rule in rules.split()},
 }  # by kind and rule
