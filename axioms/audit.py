@@ -22,14 +22,14 @@ from axioms.scoreboard.rule_sets import RuleSet
 PROVED, REFUTED, BOUNDED, OPEN = scoreboard.PROVED, scoreboard.REFUTED, "bounded", scoreboard.OPEN
 PRODUCTS = (kinds.LINEAR, *BILINEAR)
 Absorbed: TypeAlias = Mapping[tuple[Node, str], float]  # by operation and cause
-ROUNDING = 1e-9  # of the logit: what float64 may lose in a model of hundreds of operations
+ROUNDING = 1e-9  # share of the logit that float64 may lose in a model of hundreds of operations
 
 
 @dataclass(frozen=True, kw_only=True)
 class Verdict:
-    """What is established of one statement about the explanation of this model.
+    """The verdict on one statement about the explanation of this model.
 
-    nodes: the operations that decide it, or at which it applies
+    nodes: the operations that decide the statement, or that it applies to
     """
 
     statement: str
@@ -41,12 +41,12 @@ class Verdict:
 
 @dataclass(frozen=True, kw_only=True)
 class Structure:
-    """What of a graph decides how its explanation depends on the way it was written.
+    """Counts in a graph that decide how its explanation depends on the way it was written.
 
     pairs: (kind below, kind above) of products that feed products -> how often; these can be
         re-associated
     depths: by leaf, number of bilinear products along a path -> how many paths; theorem 8
-    merges: what canonizers would merge -> how often
+    merges: canonizer -> how often it would merge nodes
     """
 
     pairs: Mapping[tuple[str, str], int]
@@ -63,10 +63,10 @@ def verdicts(
     started: float,
     missing: float,
 ) -> tuple[Verdict, ...]:
-    """Everything that is decided about one explanation of one model.
+    """Decides every statement about one explanation of one model.
 
-    ``absorbed``: measured, by operation and cause; ``started``: the logit; ``missing``: what of
-    it no leaf received.  Raises LookupError that lists every operation without a lemma.
+    ``absorbed``: measured, by operation and cause; ``started``: the logit; ``missing``: the part
+    of it that no leaf received.  Raises LookupError that lists every operation without a lemma.
     """
     return (
         *_conservation(root, composite, eps, absorbed, started, missing),
@@ -159,9 +159,9 @@ MIXED = "the operations that it rewrites together have different rules for one k
 def _by_rules(
     involved: Mapping[Node, list[Node]], composite: Composite
 ) -> dict[tuple[Table, bool], list[Node]]:
-    """Nodes by the table of rules where they are, and whether it is that of all they involve.
+    """Groups nodes by their table of rules, and by whether all nodes they involve share the table.
 
-    Lemmas are about one table; where operations of one kind have different rules none is known.
+    A lemma is about one table; none is known where operations of one kind have different rules.
     """
     groups: dict[tuple[Table, bool], list[Node]] = {}
     for node, found in involved.items():
@@ -191,7 +191,7 @@ _CELLS: dict[tuple[str, str, Table, bool], scoreboard.Cell] = {}
 
 
 def structure(root: Node) -> Structure:
-    """Re-associable products, bilinear depths of all paths, and what canonizers would merge."""
+    """Counts re-associable products, bilinear depths of all paths, and merges by canonizers."""
     order = [node for node in topological(root) if _carries(node)]
     pairs = Counter(
         (below.op, node.op)

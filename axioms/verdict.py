@@ -16,7 +16,7 @@ class Verdict:
     status: str  # PROVED, IN_LIMIT, REFUTED or UNDECIDED
     scope: str  # activations, numbers of inputs, and operands
     witness: str = ""  # a point where the claim fails, in a refutation or at an eps > 0
-    reason: str = ""  # what absorbs relevance, or why it is undecided
+    reason: str = ""  # the cause of absorption, or why the claim is undecided
 
     def text(self) -> str:
         """Status, claim and scope, and below them reason and witness."""

@@ -73,7 +73,7 @@ def pages():
 
 
 def block(path: str, name: str = "") -> str:
-    """What mkdocstrings reads; a ``name`` is that under which ``numeric`` has it."""
+    """Returns a directive for mkdocstrings; ``name`` is the name of the object in ``numeric``."""
     heading = f"    options: {{heading: numeric.{name}, toc_label: {name}}}\n" if name else ""
     return f"::: {path}\n{heading}"
 

@@ -23,7 +23,7 @@ from axioms.decide.limits import in_cells
 from axioms.decide.reals import EPS
 from axioms.verdict import IN_LIMIT, PROVED, REFUTED, UNDECIDED
 
-QUARTER = sp.Rational(1, 4)  # the stabiliser at which small witnesses are looked for
+QUARTER = sp.Rational(1, 4)  # stabiliser in the search for small witnesses
 FEW = 8  # small points to try if the solver knows of no difference
 
 

@@ -245,11 +245,11 @@ def _possible(facts: Iterable[Fact]) -> bool:
 
 
 def _open_model(reals: Reals, known: list[Fact], zeros: list[Fact]) -> Any:
-    """A point of an open set on which one of ``zeros`` holds, or None.
+    """A point of an open set where one of ``zeros`` holds throughout, or None.
 
-    The signs of all atoms cut the space into cells, in which every expression is a rational
-    function.  A rational function is 0 in a whole cell, or only in a thin part.  So a point with a
-    zero names a cell, and the solver decides whether the zero fills the cell.
+    The signs of all atoms cut the space into cells, and every expression is a rational function
+    within a cell.  A rational function is 0 in a whole cell, or only in a thin part.  So a point
+    with a zero names a cell, and the solver decides whether the zero fills the cell.
     """
     atoms = list(reals.atoms.values())
     search = solver([*known, z3.Or(zeros)], LONG, by_cases=True)

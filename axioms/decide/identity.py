@@ -24,7 +24,7 @@ from axioms.decide.polynomials import is_zero
 from axioms.decide.records import Unknown, decided, free_signs, sign_case
 
 Number: TypeAlias = sp.Expr | int  # exact, or symbols for it
-Sides: TypeAlias = sp.Matrix | Number  # what stands on one side of an equality
+Sides: TypeAlias = sp.Matrix | Number  # one side of an equality
 Point: TypeAlias = Mapping[sp.Symbol, Number]
 
 LARGE = 4000  # terms; `cancel` takes a second there, and soon after it does not come back
@@ -90,7 +90,7 @@ def _expanded(powers: Counter[sp.Expr]) -> int:
 
 
 def lowest_terms(expression: sp.Expr) -> sp.Expr:
-    """A rational function as one fraction without common factors; what is large as it is."""
+    """Reduces a rational function to lowest terms; a large expression is returned unchanged."""
     if expression.is_Rational or not is_rational_function(expression) or is_large(expression):
         return expression
     above, below = _polynomials(*expression.as_numer_denom())
@@ -139,9 +139,10 @@ def _same(lhs: sp.Expr, rhs: sp.Expr) -> bool:
 
 
 def limit(side: Sides, eps: sp.Symbol) -> sp.Matrix | sp.Expr:
-    """What a rational function, or a matrix of them, tends to as ``eps`` -> 0 at almost all points.
+    """Limit of a rational function, or of a matrix of them, as ``eps`` -> 0 at almost all points.
 
-    That is its value at 0 wherever no divisor is 0 there; ValueError for one that is 0 everywhere.
+    The limit is the value at 0 wherever no divisor is 0 there.  Raises ValueError for a divisor
+    that is 0 everywhere.
     """
     if isinstance(side, sp.MatrixBase):
         return side.applyfunc(lambda entry: limit(entry, eps))
@@ -202,7 +203,7 @@ def apart(one: sp.Expr, other: sp.Expr) -> bool:
 
 
 def sign_of_number(number: sp.Expr) -> int | None:
-    """-1, 0 or 1; None where rounding hides it, as that of sqrt(2)**2 - 2 may be hidden."""
+    """Returns -1, 0 or 1, or None where rounding hides the sign, as it may for sqrt(2)**2 - 2."""
     try:
         value = number if number.is_Rational else number.evalf(2, strict=True)
     except PrecisionExhausted:

@@ -1,7 +1,7 @@
-"""Whether a rational function is 0, by polynomials over products of polynomials.
+"""Decides whether a rational function is 0, by polynomials over products of polynomials.
 
 Terms over one denominator are added up first: most identities end there, and one fraction of all
-terms would be far longer.  The arithmetic is that of SymPy's rings of polynomials.
+terms would be far longer.  The arithmetic is done in SymPy's rings of polynomials.
 """
 
 import itertools
@@ -15,8 +15,8 @@ import sympy as sp
 from sympy import QQ, ring
 from sympy.polys.rings import PolyElement
 
-Powers: TypeAlias = frozenset[tuple[PolyElement, int]]  # of different polynomials, to be multiplied
-Fractions: TypeAlias = dict[Powers, PolyElement]  # what stands over each denominator
+Powers: TypeAlias = frozenset[tuple[PolyElement, int]]  # factors, all different polynomials
+Fractions: TypeAlias = dict[Powers, PolyElement]  # denominator -> numerator
 
 ONE: Powers = frozenset()
 

@@ -217,4 +217,4 @@ ROOTS: dict[str, Callable[[], Derivation]] = {
     "alpha-beta rule of a linear layer": alpha_beta,
     "sum split by absolute value": split_by_size,
 }
-"""By name: the derivations that divide what arrives by sizes."""
+"""Derivations by name that divide the arriving relevance by sizes."""
