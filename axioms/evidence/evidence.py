@@ -1,4 +1,4 @@
-"""What a verdict rests on: each run of a theorem's test must have decided what it says.
+"""Checks the evidence for a verdict: each run of a theorem's test must have decided its statement.
 
 A pytest plugin, with one hook: both ``pytest axioms`` and ``lrp-axioms prove`` use it.
 """
@@ -16,7 +16,7 @@ from axioms.evidence import scope as scopes
 from axioms.evidence.counts import hold
 from axioms.evidence.statements import THEOREMS, Claim
 
-Properties: TypeAlias = list[tuple[str, object]]  # what a run of a test says of itself
+Properties: TypeAlias = list[tuple[str, object]]  # recorded by a run of a test
 
 VERDICTS = ("proved", "refuted")
 DECISIONS = pytest.StashKey[list[Decision]]()  # of one run of a test
@@ -79,9 +79,9 @@ def proof(record: Record) -> Properties:
 
 
 def refutation(record: Record, words: str) -> Properties:
-    """The points that refute, evaluated again, or a ValueError that says why none does.
+    """Evaluates the refuting points again; raises ValueError that says why none refutes.
 
-    ``words`` is what the test says of them; it must name two values that differ.
+    ``words`` is the witness in the words of the test; it must name two values that differ.
     """
     if not record.differences:
         raise ValueError(

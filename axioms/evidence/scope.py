@@ -1,4 +1,4 @@
-"""Compares the assumptions and sizes that a statement names with those of its test's symbols.
+"""Compares the assumptions and sizes named in a statement with the symbols of its test.
 
 A proof is as wide as its symbols: one of a positive x says nothing of a negative x, and one of 3
 keys nothing of 4.  So a proved statement names every assumption as ``given``, such as

@@ -32,14 +32,14 @@ class Symbols(dict[str, Any]):
 
 @dataclass
 class Writer:
-    """Formulas as lists; what is no symbol and no number is written once, in ``shared``."""
+    """Writes formulas as lists; compound expressions are written once, in ``shared``."""
 
     references: References
-    verifies: bool = True  # that signs and exponentials are those of their operands
+    verifies: bool = True  # checks signs and exponentials against their operands
     known: dict[sp.Symbol, Any] = field(default_factory=dict)  # signs and exponentials
     names: dict[sp.Symbol, str] = field(default_factory=dict)
-    facts: dict[str, str] = field(default_factory=dict)  # what is assumed, by name
-    places: dict[str, int] = field(default_factory=dict)  # in ``shared``, by what stands there
+    facts: dict[str, str] = field(default_factory=dict)  # assumptions, by name
+    places: dict[str, int] = field(default_factory=dict)  # in ``shared``, by the entry there
     shared: list[Data] = field(default_factory=list)
     formulas: dict[sp.Expr, Data] = field(default_factory=dict)
     variants: dict[tuple[int, tuple[sp.Expr, ...]], int] = field(default_factory=dict)
@@ -47,7 +47,7 @@ class Writer:
 
     @cached_property
     def free(self) -> Any:
-        """A run of the checker in which every symbol stands for itself."""
+        """A run of the checker with every symbol standing for itself."""
         return check.Run(vars(self), Symbols())
 
     def formula(self, e: sp.Expr) -> Data:
@@ -167,7 +167,7 @@ class Writer:
         return [x for x in e.free_symbols if x not in self.known]
 
     def learn(self) -> None:
-        """Finds what stands for a sign or an exponential in a test, graph by graph."""
+        """Finds the symbols that stand for signs or exponentials in a test, graph by graph."""
         for graph in self.references.graphs:
             with suppress(ArithmeticError, LookupError, ValueError):
                 self.graphs.append([self._step(step) for step in graph.steps])

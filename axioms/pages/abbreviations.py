@@ -20,7 +20,7 @@ RELEVANCE = re.compile(r"(?P<what>R[^_]*)_\{(?P<index>.*)\}")
 
 @dataclass
 class Abbreviations:
-    """Names that were given on one page, with what they are."""
+    """Names given to long terms on one page."""
 
     notation: Notation
     parts: dict[sp.Expr, sp.Symbol] = field(default_factory=dict)
@@ -32,11 +32,11 @@ class Abbreviations:
         return Notation({**self.notation.names, **self.names})
 
     def short(self, relation: sp.Basic) -> sp.Basic:
-        """The relation with names in the place of what makes its terms too wide."""
+        """Shortens a relation: names replace the parts that make its terms too wide."""
         return relation.func(*map(self._side, relation.args), evaluate=False)
 
     def definitions(self, first: int = 0) -> Iterator[sp.Eq]:
-        """What each name is, from one on: in order, and with names for what is too wide in it."""
+        """Defines each name from number ``first`` on, in order; wide parts get names themselves."""
         while first < len(self.parts):
             whole, symbol = [*self.parts.items()][first]
             yield sp.Eq(symbol, self._side(whole), evaluate=False)

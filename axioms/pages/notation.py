@@ -56,7 +56,7 @@ class Notation:
         return found.replace(r"\operatorname", r"\mathrm")  # which needs no package
 
     def words(self, text: str) -> str:
-        """Plain text in which symbols are named as they are here."""
+        """Renames the symbols in a plain text by this notation."""
         return re.sub(r"\b[A-Za-z]\w*\b", lambda word: self._word(word.group()), text)
 
     def _word(self, word: str) -> str:
