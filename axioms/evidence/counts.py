@@ -58,7 +58,7 @@ def key(item: pytest.Item) -> str:
 
 
 def hold(item: pytest.Item, decisions: Iterable[Decision]) -> None:
-    """Raises ValueError if a run of the package's own theorems decides less than its kept counts."""
+    """Raises ValueError if a run of one of our own theorems decides less than its kept counts."""
     if item.path.parent != THEOREMS:
         return
     kept = schema.read(KEPT, Counts, "counts of theorems")

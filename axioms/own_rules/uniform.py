@@ -24,7 +24,7 @@ from axioms.own_rules.properties import OTHER, Claim
 from axioms.own_rules.rules import Nested, Rule, flat, for_symbols
 
 SEEN = range(1, 11)  # numbers of inputs
-READ = 7  # inputs for which the formula is read: a prime that is in few formulas by chance
+READ = 7  # inputs when the formula is read: a prime that is in few formulas by chance
 N = sp.Symbol("n", positive=True)  # number of inputs
 
 

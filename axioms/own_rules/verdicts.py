@@ -1,7 +1,7 @@
 """Judges a user's rule: its conservation, its symmetries and the rewrites that it survives.
 
-The rule takes the place of AttnLRP's rule for its kind.  Each rewrite of the scoreboard in which an
-operation of the kind carries relevance is decided on the templates of the scoreboard.
+The rule takes the place of AttnLRP's rule for its kind.  Rewrites of the scoreboard are decided on
+its templates, if an operation of the kind carries relevance there.
 """
 
 from collections.abc import Callable, Iterator, Sequence
@@ -35,7 +35,7 @@ from axioms.scoreboard.witness import disagreement, explained, rewritten, search
 from axioms.verdict import IN_LIMIT, PROVED, REFUTED, SAME_IF, Verdict
 
 TRIED = 30  # small points in shapes of a template
-FIRST = 3  # points at which a rule with gaps is tried
+FIRST = 3  # points to try a rule with gaps at
 RELEVANCE = "R"
 AT_WITNESS = "at the witness"
 
@@ -187,7 +187,7 @@ def _with_more_inputs(rule: Rule, rewrite: str) -> Iterator[tuple[OfGraphs, Leaf
 
 
 def _graphs(rewrite: str) -> Iterator[tuple[Template, Node]]:
-    """The graphs on which a rewrite is decided."""
+    """The graphs that a rewrite is decided on, each with its template."""
     step = REWRITES[rewrite]
     return ((t, g) for t in step.templates for g in (t.root, *step(t.root)))
 

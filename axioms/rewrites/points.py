@@ -1,4 +1,4 @@
-"""Points at which two explanations are compared: small integers in order, random fractions."""
+"""Points to compare two explanations at: small integers in order, random fractions."""
 
 import itertools
 import random
@@ -64,7 +64,7 @@ def _factor(k: int) -> Fraction:
 
 
 def moved(point: LeafMatrices) -> LeafMatrices:
-    """A point nearby at which nothing cancels by accident."""
+    """A nearby point without accidental cancellation."""
     if isinstance(point, Point):
         return point.moved
     return Point(
@@ -113,7 +113,7 @@ def points(shapes: Shapes) -> Iterator[Point]:
 
 @lru_cache(maxsize=KEPT)
 def _listed(shapes: tuple[tuple[str, tuple[int, int]], ...]) -> tuple[list[Point], Iterator[Point]]:
-    """The points that were made, and those to come: every search begins with the same ones."""
+    """Points made so far, and the iterator of further points: every search begins with the same."""
     return [], _points(dict(shapes))
 
 

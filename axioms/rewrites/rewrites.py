@@ -1,4 +1,4 @@
-"""Every rewrite by name, in the order of the scoreboard, and what is said of them by name."""
+"""Every rewrite by name, in the order of the scoreboard, and groups of rewrites by name."""
 
 from axioms.rewrites import attention, layers, products, units
 from axioms.rewrites.rewrite import GENERAL, OF_ATTENTION, OF_UNITS, Canonized, Rewrite

@@ -50,12 +50,12 @@ def epsilon(
 def epsilon_without_bias(
     x: Matrix, w: Matrix, relevance: Matrix, *, eps: Number, bias: Row = None, sign: Signs = None
 ) -> Messages:
-    """Eq. 1 with z = x W in the denominator: the inputs share what the bias contributed too."""
+    """Eq. 1 with z = x W in the denominator: the inputs share the contribution of the bias too."""
     return epsilon(x, w, relevance, eps=eps, sign=sign)
 
 
 def contributions(x: Matrix, w: Matrix, bias: Row = None) -> Matrix:
-    """What every input, and last the bias, adds to each output of a layer of one token."""
+    """Contribution of every input, and last of the bias, to each output of a layer of one token."""
     parts = Matrix(x.cols, w.cols, lambda i, j: x[i] * w[i, j])
     return parts if bias is None else parts.col_join(bias)
 
@@ -104,7 +104,7 @@ def gamma(
 ) -> Messages:
     """Eq. 1 with ``strength`` times its positive part added to every contribution, for one token.
 
-    For inputs >= 0 this is the weight w + strength max(w, 0).  ``sign`` is that of the new sums.
+    For inputs >= 0 this is the weight w + strength max(w, 0).  ``sign``: the signs of the new sums.
     """
     parts = contributions(x, w, bias)
     favoured = parts + strength * parts.applyfunc(positive_part)

@@ -19,7 +19,7 @@ from axioms.rules import linear
 from axioms.rules.activations import identity
 from axioms.rules.rule import Messages, Row, Rule, Signs, Visit, formula, shares
 
-Sizes: TypeAlias = Sequence[sp.Expr] | None  # what rows are divided by, computed where it is None
+Sizes: TypeAlias = Sequence[sp.Expr] | None  # divisors of rows; computed if None
 
 
 def eps_of(node: Node) -> Number:
@@ -177,7 +177,7 @@ def rms_norm_gradient(
 
 
 def _by_deviation(visit: Visit) -> Matrix:
-    """What is lost as the deviation moves along: all but norm-epsilon's part of its square."""
+    """Relevance lost as the deviation varies too: all but norm-epsilon's part of its square."""
     (x, _, *bias), y, r = visit.xs, visit.z, visit.r
     sizes_of = deviations if visit.node.op == kinds.LAYER_NORM else root_mean_squares
     h = eps_of(visit.node)

@@ -90,7 +90,7 @@ def halves(node: Node, xs: Sequence[Matrix], r: Matrix, options: Options) -> Mes
 
 
 def wholes(node: Node, xs: Sequence[Matrix], r: Matrix, options: Options) -> Messages:
-    """Gradient x input through a product of n: what Eqs. 3 and 4 divide by n as eps -> 0."""
+    """Gradient x input through a product of n: n times the messages of Eqs. 3 and 4 as eps -> 0."""
     return tuple(len(xs) * part for part in halves(node, xs, r, {"eps": 0}))
 
 

@@ -1,9 +1,8 @@
-"""Three local rules that conserve, each of which gives up other axioms (theorem 67).
+"""Three local rules that conserve; each gives up other axioms (theorem 67).
 
 All three treat sums and linear layers by Eq. 1, hold the attention weights constant, and give all
 relevance of a matrix product to its first factor.  They differ in how the factors of a product
-share relevance.  A norm and a softmax pass on what the same rules pass on through the operations
-that they are made of.
+share relevance.  A norm and a softmax are treated as graphs of simpler operations.
 """
 
 from collections.abc import Callable, Sequence
@@ -23,7 +22,7 @@ from axioms.rules.propagate import explain
 from axioms.rules.rule import MessageFunction, Options
 from axioms.scoreboard.rule_sets import RuleSet
 
-Parts = Callable[[Sequence[sp.Expr]], list[sp.Expr]]  # what each factor of a product gets of 1
+Parts = Callable[[Sequence[sp.Expr]], list[sp.Expr]]  # shares of the factors of a product, of 1
 
 CONSERVING = Composite("conserving", {**CP_LRP.rules, kinds.SCORES: kinds.BILINEAR_EPSILON})
 """CP-LRP, with halves for scores that no softmax follows; ``_sharing`` replaces other rules."""
@@ -57,7 +56,7 @@ def equally(factors: Sequence[sp.Expr]) -> list[sp.Expr]:
 
 
 def logarithm(value: sp.Expr) -> sp.Expr:
-    """log|value| as a sum over primes and irreducible polynomials, of which each is a symbol."""
+    """log|value| as a sum over primes and irreducible polynomials, with a symbol for each log."""
     if value == 0:
         raise ZeroDivisionError("0 has no logarithm")
     if not value.free_symbols:
@@ -88,13 +87,13 @@ def _product(parts: Parts) -> MessageFunction:
 def _first_matrix(
     node: Node, xs: Sequence[Matrix], r: Matrix, options: Options
 ) -> Sequence[Matrix]:
-    """All of R to the first of two matrices, as if the other one were a linear layer's."""
+    """Gives all of R to the first of two matrices, as if the second were a layer's weight."""
     whole, _ = bilinear_epsilon(xs[0], xs[1], 2 * r, **options)
     return [whole, sp.zeros(*xs[1].shape)]
 
 
 def _taken_apart(rewrite: str, instead: dict[str, MessageFunction]) -> MessageFunction:
-    """What the same rules pass on through the operations that one operation is made of."""
+    """Messages of one operation, swept by the same rules through its graph of simpler ones."""
 
     def messages(node: Node, xs: Sequence[Matrix], r: Matrix, options: Options) -> Sequence[Matrix]:
         names = [f"operand {n}" for n in range(len(xs))]
@@ -124,4 +123,4 @@ FIRST = _sharing("first factor takes all", to_the_first)
 BY_LOGARITHMS = _sharing("shares by logarithms", by_logarithms)
 EQUAL = _sharing("equal shares", equally)
 AXIOM_RULES = (FIRST, BY_LOGARITHMS, EQUAL)
-"""Each obeys whatever is compatible with what it obeys; see ``axiom_table``."""
+"""Each obeys a set of axioms that cannot grow; see ``axiom_sets``."""
