@@ -112,7 +112,7 @@ def _conservation(
         statement=f"the leaves miss at most {total:.6g} logits, whatever the signs",
         verdict=BOUNDED,
         reason=(
-            f"the sum of sizes of what {_counted(len(nodes), 'operation')} absorb; "
+            f"the sum of sizes of what {_plural(len(nodes), 'operation')} absorb; "
             f"missing {missing:+.6g}"
         ),
         nodes=nodes,
@@ -125,7 +125,7 @@ def _of_fixed_terms(node: Node) -> set[str]:
     return {BIAS} if node.op == kinds.ADD and any(x.op == PARAMETER for x in node.args) else set()
 
 
-def _counted(count: int, noun: str) -> str:
+def _plural(count: int, noun: str) -> str:
     return f"{count} {noun}{'' if count == 1 else 's'}"
 
 
@@ -136,7 +136,7 @@ def _invariance(root: Node, composite: Composite, eps: float) -> Iterator[Verdic
         if not rewrite.applies:
             continue
         involved = {node: found for node in carrying if (found := rewrite.applies(node))}
-        for (table, is_one), sites in _by_rules(involved, composite).items():
+        for (table, is_one), sites in _group_by_rules(involved, composite).items():
             inside = "" if len(sites) == len(involved) else " at these operations"
             statement = f"invariant under: {name}{inside}"
             if not is_one:
@@ -146,7 +146,7 @@ def _invariance(root: Node, composite: Composite, eps: float) -> Iterator[Verdic
             yield Verdict(
                 statement=statement,
                 verdict=cell.verdict,
-                reason=f"{cell.eps}; applies at {_counted(len(sites), 'operation')}",
+                reason=f"{cell.eps}; applies at {_plural(len(sites), 'operation')}",
                 nodes=tuple(sites),
                 witness=cell.witness,
             )
@@ -156,7 +156,7 @@ Table: TypeAlias = tuple[tuple[str, str], ...]  # kinds and their rules, in orde
 MIXED = "the operations that it rewrites together have different rules for one kind"
 
 
-def _by_rules(
+def _group_by_rules(
     involved: Mapping[Node, list[Node]], composite: Composite
 ) -> dict[tuple[Table, bool], list[Node]]:
     """Groups nodes by their table of rules, and by whether all nodes they involve share the table.

@@ -61,7 +61,7 @@ def is_rational_function(expression: sp.Expr) -> bool:
 def is_large(expression: sp.Expr, *, than: int = LARGE) -> bool:
     """Whether a rational function would have more terms ``than`` that as one expanded fraction."""
     above, below = _terms(expression)
-    return above + _expanded(below) > than
+    return above + _expanded_size(below) > than
 
 
 @cache
@@ -72,7 +72,7 @@ def _terms(expression: sp.Expr) -> tuple[int, Counter[sp.Expr]]:
         common: Counter[sp.Expr] = Counter()
         for _, below in parts:
             common |= below
-        return sum(above * _expanded(common - below) for above, below in parts), common
+        return sum(above * _expanded_size(common - below) for above, below in parts), common
     if expression.is_Mul:
         return prod(above for above, _ in parts), sum((below for _, below in parts), Counter())
     if not expression.is_Pow:
@@ -82,10 +82,10 @@ def _terms(expression: sp.Expr) -> tuple[int, Counter[sp.Expr]]:
     scaled = Counter({base: times * power for base, times in below.items()})
     if expression.exp > 0:
         return above**power, scaled
-    return _expanded(scaled), Counter({expression.base: power})
+    return _expanded_size(scaled), Counter({expression.base: power})
 
 
-def _expanded(powers: Counter[sp.Expr]) -> int:
+def _expanded_size(powers: Counter[sp.Expr]) -> int:
     return prod(_terms(base)[0] ** times for base, times in powers.items())
 
 

@@ -165,19 +165,19 @@ class Unknown(sp.Dummy):  # type: ignore[misc]  # SymPy has no types
 
 
 def _disturb(name: str, given: Mapping[str, Any], found: Any) -> Any:
-    return _disturbed(found)
+    return _times_unknown(found)
 
 
-def _disturbed(found: Any) -> Any:
+def _times_unknown(found: Any) -> Any:
     """Multiplies each number in a function's result by an unknown factor."""
     if isinstance(found, sp.MatrixBase):
-        return found.applyfunc(_disturbed)
+        return found.applyfunc(_times_unknown)
     if isinstance(found, sp.Expr | int):
         return (found or 1) * Unknown(positive=True)
     if isinstance(found, list | tuple):
-        return type(found)(map(_disturbed, found))
+        return type(found)(map(_times_unknown, found))
     if isinstance(found, dict):
-        return {key: _disturbed(value) for key, value in found.items()}
+        return {key: _times_unknown(value) for key, value in found.items()}
     if is_dataclass(found) and not isinstance(found, type):
-        return replace(found, **_disturbed(vars(found)))
+        return replace(found, **_times_unknown(vars(found)))
     return found

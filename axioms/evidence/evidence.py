@@ -75,7 +75,7 @@ def proof(record: Record) -> Properties:
         )
     _needs_to_run(record)
     count = sum(not decision.is_trivial for decision in general)
-    return [(COUNT, count), *((POINT, text) for text in _evaluated(record))]
+    return [(COUNT, count), *((POINT, text) for text in _evaluate(record))]
 
 
 def refutation(record: Record, words: str) -> Properties:
@@ -89,7 +89,7 @@ def refutation(record: Record, words: str) -> Properties:
             "axioms.decide.identity.differ_at"
         )
     _needs_to_run(record)
-    points = _evaluated(record)
+    points = _evaluate(record)
     values = [
         [str(value_at(side, found.point)) for side in (found.left, found.right)]
         for found in record.differences
@@ -102,7 +102,7 @@ def refutation(record: Record, words: str) -> Properties:
     return [(COUNT, count), *((POINT, text) for text in points)]
 
 
-def _evaluated(record: Record) -> list[str]:
+def _evaluate(record: Record) -> list[str]:
     """Every recorded difference, its point put into both sides again."""
     texts = []
     for found in record.differences:

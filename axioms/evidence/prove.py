@@ -92,7 +92,7 @@ def prove(
     """
     chosen = [Path(path).resolve() for path in paths or (THEOREMS,)]
     recorder = _Recorder()
-    with _undisturbed(chosen):
+    with _isolated_pytest(chosen):
         status = pytest.main(
             [*_options(), *map(str, chosen)], plugins=[recorder, evidence, *plugins]
         )
@@ -149,7 +149,7 @@ def _options() -> list[str]:
 
 
 @contextlib.contextmanager
-def _undisturbed(paths: list[Path]) -> Iterator[None]:
+def _isolated_pytest(paths: list[Path]) -> Iterator[None]:
     """No pytest settings from the environment, no bytecode files, no modules left behind."""
     before = set(sys.modules)
     try:
@@ -178,7 +178,7 @@ def _verdict(
         said = evidence.claim(next(items[0].iter_markers("theorem")))
     except ValueError as error:
         raise ValueError(f"{test}: {error}") from None
-    found = _recorded(reports)
+    found = _collect_records(reports)
     points = found.pop(evidence.POINT)
     why_not = _error(items, reports)
     return Verdict(
@@ -198,7 +198,7 @@ def _verdict(
     )
 
 
-def _recorded(reports: Sequence[pytest.TestReport]) -> dict[str, list[Any]]:
+def _collect_records(reports: Sequence[pytest.TestReport]) -> dict[str, list[Any]]:
     """Records of one test's runs: the counts of every run, and each text once, in order."""
     keys = ("witness", "method", evidence.COUNT, evidence.POINT, evidence.RAN)
     found: dict[str, list[Any]] = {key: [] for key in keys}

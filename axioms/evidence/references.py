@@ -145,9 +145,7 @@ def sweep(
             steps.append((TRANSPOSE, TRANSPOSE, operands[1:], {}))
             operands[1] = len(steps) - 1
         given = _options(eps, signs.get(node))
-        step = (
-            _operation(node, rules.get(node, ""), values, given) if live else _fixed(values[node])
-        )
+        step = _operation(node, rules.get(node, ""), values, given) if live else _leaf(values[node])
         at[node] = len(steps)
         op, rule, more = step
         if rule == kinds.IDENTITY:  # which passes a norm's parameters by
@@ -158,7 +156,7 @@ def sweep(
     return steps, at
 
 
-def _fixed(value: Matrix) -> tuple[str, str, More]:
+def _leaf(value: Matrix) -> tuple[str, str, More]:
     return PARAMETER, NONE, {"value": value}
 
 
@@ -168,7 +166,7 @@ def _operand(
     """The step of an operand, which is a new one of its value if no input reaches it."""
     if node in at:
         return at[node]
-    op, rule, more = _fixed(values[node])
+    op, rule, more = _leaf(values[node])
     steps.append((op, rule, [], more))
     return len(steps) - 1
 

@@ -46,7 +46,7 @@ class Abbreviations:
         """A relevance and the message from each output, if it is too wide for one row."""
         left, right = relation.args
         wide = self._is_relevance(left) and self._width(right) > ROOM
-        found = self._from_outputs(right) if wide else {}
+        found = self._terms_by_output(right) if wide else {}
         if len(found) < 2:
             return [relation]
         messages = {sp.Symbol(f"entry {left} from {x}"): term for x, term in found.items()}
@@ -55,7 +55,7 @@ class Abbreviations:
         total = sp.Eq(left, sp.Add(*messages, evaluate=False), evaluate=False)
         return [total, *(sp.Eq(x, y, evaluate=False) for x, y in messages.items())]
 
-    def _from_outputs(self, side: sp.Expr) -> Mapping[sp.Symbol, sp.Expr]:
+    def _terms_by_output(self, side: sp.Expr) -> Mapping[sp.Symbol, sp.Expr]:
         """The terms by the one relevance that each is proportional to; none if some are not."""
         found: dict[sp.Symbol, sp.Expr] = {}
         for term in sp.Add.make_args(side):

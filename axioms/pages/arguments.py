@@ -105,7 +105,7 @@ def argument(runs: Sequence[Run], *, refuted: bool) -> Argument:
         if len(lines) > (longest == LONG):  # one short line may be the least of several
             break
     else:
-        return Argument(assumed=_assumed(symbols), cases=cases, notation=notation(symbols))
+        return Argument(assumed=_assumptions(symbols), cases=cases, notation=notation(symbols))
     every = list(_formulas(lines, names))
     formulas = [line for line in every if not line.relation.has(sp.nan, sp.zoo)][:MANY]
     shown = {x for line in (*lines, *formulas) for x in line.relation.free_symbols}
@@ -120,19 +120,19 @@ def argument(runs: Sequence[Run], *, refuted: bool) -> Argument:
     names_of_parts = Abbreviations(Notation({**plain.names, **labels}))
     lines = [replace(line, relation=names_of_parts.short(line.relation)) for line in lines]
     more = len(every) - len(formulas)
-    formulas = _shortened(formulas, names_of_parts)
+    formulas = _shorten(formulas, names_of_parts)
     return Argument(
         lines=lines,
         formulas=formulas,
         networks=_networks(run.origins, numbers),
-        assumed=_assumed(used),
+        assumed=_assumptions(used),
         cases=cases,
         notation=names_of_parts.named(),
         more=more,
     )
 
 
-def _shortened(formulas: Sequence[Line], of: Abbreviations) -> list[Line]:
+def _shorten(formulas: Sequence[Line], of: Abbreviations) -> list[Line]:
     """Splits formulas with many messages, and ends with definitions of the names in all lines."""
     parted = [
         replace(line, relation=part)
@@ -234,7 +234,7 @@ def _label(
     )
 
 
-def _assumed(symbols: Iterable[sp.Symbol]) -> dict[str, list[sp.Symbol]]:
+def _assumptions(symbols: Iterable[sp.Symbol]) -> dict[str, list[sp.Symbol]]:
     found: dict[str, list[sp.Symbol]] = {}
     for symbol in symbols:
         found.setdefault(assumption(symbol) or "complex", []).append(symbol)

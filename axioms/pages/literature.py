@@ -44,20 +44,20 @@ def published() -> list[Published]:
     """Every published property of the rules in docs/literature_rules.py, in their order."""
     module = runpy.run_path(str(RULES))
     return [
-        _compared(module[name], claim, said)
+        _compare(module[name], claim, said)
         for name, properties in module["PUBLISHED"].items()
         for claim, said in properties.items()
     ]
 
 
-def _compared(rule: Rule, claim: str, said: str) -> Published:
+def _compare(rule: Rule, claim: str, said: str) -> Published:
     found = Published(rule=rule, said=said, found=verdict(rule, claim))
     if found.compared != OTHERWISE or "absorb" not in said:
         return found
-    return replace(found, witness=_unconserved(rule))
+    return replace(found, witness=_loss_witness(rule))
 
 
-def _unconserved(rule: Rule) -> str:
+def _loss_witness(rule: Rule) -> str:
     """A small witness that more is lost than bias and stabiliser absorb; '' if there is none."""
     fixed = NO_BIAS if rule.kind == kinds.LINEAR else {}
     for count in rule.operation.counts:

@@ -73,11 +73,11 @@ class Origins:
             return {n: self._matrix("R", written(n), k, matrix) for n, matrix in found.items()}
         if name in EFFECTS:
             words = "" if "f" not in given else f" of {_product(given['f'])}"
-            k = self._network(EFFECTS[name] + (words or _for(_operands(given))))
+            k = self._network(EFFECTS[name] + (words or _operands_text(_operands(given))))
             return self._effects(EFFECTS[name], k, found)
         if function in EQUATIONS:
             operands = _operands(given)
-            k = self._network(EQUATIONS[function] + _for(operands))
+            k = self._network(EQUATIONS[function] + _operands_text(operands))
             if isinstance(found, Matrix):
                 return self._matrix("R", operands[0][0], k, found, like=operands[0][1])
             several = operands if len(found) <= len(operands) else [*_unknown(len(found))]
@@ -142,7 +142,7 @@ def _differ(matrix: Matrix) -> bool:
     return all(x.is_Symbol for x in matrix) and len(set(matrix)) == len(matrix)
 
 
-def _for(operands: Sequence[tuple[str, Matrix]]) -> str:
+def _operands_text(operands: Sequence[tuple[str, Matrix]]) -> str:
     """The operands in words, if they are short."""
     words = [_given(name, matrix) or _letter(matrix) for name, matrix in operands]
     found = f" for {', '.join(words)}"

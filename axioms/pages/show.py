@@ -200,7 +200,7 @@ def text(page: Page) -> str:
     lines, number = [f"{head} {page.label}", "", "Notation"], itertools.count(1)
     for part in notation_of(page):
         kept = part.startswith("    ")
-        lines += part.splitlines() if kept else _wrapped(part, indent=2, hang=2)
+        lines += part.splitlines() if kept else _wrap(part, indent=2, hang=2)
     for verdict in page.verdicts:
         lines += ["", f"{HEADS.get(verdict.verdict, 'Statement')} {verdict.label}"]
         lines += _statement(verdict, page.argument(verdict), number)
@@ -208,26 +208,26 @@ def text(page: Page) -> str:
         lines += ["", f'Derivation of the rule "{derivation.operation.rule}" ({name})']
         written = derived(derivation)
         for n, step in enumerate(derivation.steps, start=1):
-            lines += _wrapped(f"{n}. {written.words(step.text)}", indent=2, hang=5)
+            lines += _wrap(f"{n}. {written.words(step.text)}", indent=2, hang=5)
             for formula in step.formulas:
-                lines += _wrapped(written.text(formula), indent=7, hang=11)
+                lines += _wrap(written.text(formula), indent=7, hang=11)
     return "\n".join(lines) + "\n"
 
 
 def _statement(verdict: Verdict, argument: Argument, number: Iterator[int]) -> Iterator[str]:
     written = argument.notation
-    yield from _wrapped(f"[{verdict.verdict}] {verdict.statement}", indent=2, hang=4)
+    yield from _wrap(f"[{verdict.verdict}] {verdict.statement}", indent=2, hang=4)
     for label, found in parts(verdict, argument, lambda x: written.of(x).text).items():
-        yield from _wrapped(f"{label}: {found}", indent=2, hang=4) if found else ()
+        yield from _wrap(f"{label}: {found}", indent=2, hang=4) if found else ()
     for line in argument.lines:
         shown = f"({next(number)}) {line_of(line, written)}{_limit(line)}"
-        yield from _wrapped(shown, indent=4, hang=8)
-    yield from _wrapped(points_of(argument), indent=2, hang=4)
+        yield from _wrap(shown, indent=4, hang=8)
+    yield from _wrap(points_of(argument), indent=2, hang=4)
     for n, line in enumerate(argument.formulas):
         found = written.text(line.relation) + _limit(line)
-        yield from _wrapped(f"{'and' if n else 'where'} {found}", indent=4, hang=8)
-    yield from _wrapped(f"Checked by {checked(verdict, argument)}", indent=2, hang=4)
-    yield from _wrapped(f"Error: {verdict.error}", indent=2, hang=4) if verdict.error else ()
+        yield from _wrap(f"{'and' if n else 'where'} {found}", indent=4, hang=8)
+    yield from _wrap(f"Checked by {checked(verdict, argument)}", indent=2, hang=4)
+    yield from _wrap(f"Error: {verdict.error}", indent=2, hang=4) if verdict.error else ()
 
 
 def _limit(line: Line) -> str:
@@ -240,7 +240,7 @@ def derived(derivation: Derivation) -> Notation:
     return notation({x for formula in formulas for x in formula.free_symbols}, capitals=True)
 
 
-def _wrapped(line: str, *, indent: int, hang: int) -> list[str]:
+def _wrap(line: str, *, indent: int, hang: int) -> list[str]:
     return textwrap.wrap(
         line,
         WIDTH,

@@ -118,7 +118,7 @@ def fold_batch_norm(root: Node) -> Node:
     of several keeps shifts and the biases of its layers as one term, since they could be part of
     any.
     """
-    return _folded(root, (_fold_scale, _gather_shifts))
+    return _apply(root, (_fold_scale, _gather_shifts))
 
 
 MERGING: tuple[Canonizer, ...] = (_flatten, _drop)
@@ -126,7 +126,7 @@ LAYERING: tuple[Canonizer, ...] = (_fold_linear, _fold_scale, _gather_shifts)
 """The steps that each of the two passes of ``canonize`` takes at every node, in this order."""
 
 
-def _folded(root: Node, steps: Sequence[Canonizer]) -> Node:
+def _apply(root: Node, steps: Sequence[Canonizer]) -> Node:
     return rebuild(root, lambda node: reduce(lambda done, step: step(done), steps, node))
 
 
@@ -135,12 +135,12 @@ def merge(root: Node) -> Node:
 
     All at once, operands first: where a layer drops out, the chains around it become one.
     """
-    return _folded(root, MERGING)
+    return _apply(root, MERGING)
 
 
 def fold_layers(root: Node) -> Node:
     """All at once, operands first: a layer may follow a batch norm, and the other way round."""
-    return _folded(root, LAYERING)
+    return _apply(root, LAYERING)
 
 
 def canonize(root: Node) -> Node:

@@ -68,7 +68,7 @@ def regions(
         else:
             maps[node] = {_operation(node, values, found): unit}
         parts = ((key, _multiplied_out(w)) for key, w in maps[node].items())
-        found[node] = _sorted((key, w) for key, w in parts if not w.is_zero_matrix)
+        found[node] = _sort((key, w) for key, w in parts if not w.is_zero_matrix)
     return found.get(root) or _number(values[root])
 
 
@@ -103,7 +103,7 @@ def _operation(
         operands = (found.get(x) or _number(values[x]) for x in node.args)
         return node.op, *sorted(node.attributes.items()), *operands
     fixed = [values[x] for x in node.args if x not in found]
-    live = _sorted(found[x] for x in node.args if x in found)
+    live = _sort(found[x] for x in node.args if x in found)
     return node.op, *_together(node.op, fixed), *live
 
 
@@ -119,7 +119,7 @@ _expanded = lru_cache(KEPT)(sp.expand)
 _written = lru_cache(KEPT)(str)
 
 
-def _sorted(parts: Iterable[Skeleton]) -> Skeleton:
+def _sort(parts: Iterable[Skeleton]) -> Skeleton:
     return tuple(sorted(parts, key=_order))
 
 

@@ -65,7 +65,7 @@ def positive_part(c: sp.Expr) -> sp.Expr:
     return c if sign_of(c) > 0 else sp.Integer(0)
 
 
-def _shared(
+def _share(
     parts: Matrix, inputs: int, relevance: Matrix, *, eps: Number, sign: Signs = None
 ) -> Matrix:
     """R[i] = sum_j parts[i, j] R_j / (z_j + eps s_j) with z_j the sum of all of ``parts[:, j]``."""
@@ -88,7 +88,7 @@ def z_plus(
     ``part`` takes the positive part, for callers who name it by a symbol.
     """
     parts = contributions(x, w, bias).applyfunc(part)
-    return (_shared(parts, x.cols, relevance, eps=eps),)
+    return (_share(parts, x.cols, relevance, eps=eps),)
 
 
 @formula("the gamma rule")
@@ -108,7 +108,7 @@ def gamma(
     """
     parts = contributions(x, w, bias)
     favoured = parts + strength * parts.applyfunc(positive_part)
-    return (_shared(favoured, x.cols, relevance, eps=eps, sign=sign),)
+    return (_share(favoured, x.cols, relevance, eps=eps, sign=sign),)
 
 
 @formula("the alpha-beta rule")

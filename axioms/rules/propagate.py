@@ -43,11 +43,11 @@ RULES: dict[tuple[str, str], Rule] = {
 """By kind and rule, in the order of ``axioms.kinds``."""
 
 
-def _repeated(n: int) -> Matrix:
+def _repetition(n: int) -> Matrix:
     return Matrix.hstack(sp.eye(n), sp.eye(n)[:, -1])
 
 
-def _halved(n: int) -> Matrix:
+def _halving(n: int) -> Matrix:
     half = sp.Rational(1, 2)
     return Matrix.vstack(sp.diag(*[1] * (n - 1), half), sp.eye(n)[-1, :] * half)
 
@@ -66,11 +66,11 @@ FILLS: dict[str, Callable[[int, int], Matrix]] = {
     "identity": lambda rows, columns: sp.eye(columns),
     "centring": lambda rows, columns: sp.eye(columns) - sp.ones(columns, columns) / columns,
     "reversal": lambda rows, columns: sp.eye(columns)[:, ::-1],
-    "repetition": lambda rows, columns: _repeated(columns),  # of the last channel
+    "repetition": lambda rows, columns: _repetition(columns),  # of the last channel
     "twice": lambda rows, columns: Matrix.hstack(sp.eye(columns), sp.eye(columns)),
     "running sums": lambda rows, columns: _running_sums(columns),
     "differences": lambda rows, columns: _running_sums(columns).inv(),
-    "halving": lambda rows, columns: _halved(columns),  # of the last channel, over its copies
+    "halving": lambda rows, columns: _halving(columns),  # of the last channel, over its copies
 }
 
 

@@ -81,7 +81,7 @@ def by_rules(rule_set: RuleSet) -> Method:
     return Method(name=rule_set.name, of_graph=of_graph, of_keys=of_keys)
 
 
-def _of_function(method: Callable[[sp.Expr, Effects], Effects]) -> Callable[..., Relevances]:
+def _functional(method: Callable[[sp.Expr, Effects], Effects]) -> Callable[..., Relevances]:
     """A functional of the function that a graph of numbers computes."""
 
     def of_graph(root: Node, at: Values) -> Relevances:
@@ -116,12 +116,10 @@ FUNCTIONALS: dict[str, Method] = {
         BY_GRADIENT,
         Method(
             name="Integrated Gradients",
-            of_graph=_of_function(integrated_gradients),
+            of_graph=_functional(integrated_gradients),
             of_keys=_integrated_over_keys,
         ),
-        Method(
-            name="leave-one-out", of_graph=_of_function(leave_one_out), of_keys=_effects_of_keys
-        ),
+        Method(name="leave-one-out", of_graph=_functional(leave_one_out), of_keys=_effects_of_keys),
         replace(BY_GRADIENT, name="mask relevance", of_keys=_masks),
     )
 }

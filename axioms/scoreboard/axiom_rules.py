@@ -61,11 +61,11 @@ def logarithm(value: sp.Expr) -> sp.Expr:
         raise ZeroDivisionError("0 has no logarithm")
     if not value.free_symbols:
         return sp.expand_log(sp.log(abs(value)), force=True)
-    above, below = map(_of_polynomial, sp.fraction(canonical(as_rational(value))))
+    above, below = map(_logarithm_of_factors, sp.fraction(canonical(as_rational(value))))
     return above - below
 
 
-def _of_polynomial(polynomial: sp.Expr) -> sp.Expr:
+def _logarithm_of_factors(polynomial: sp.Expr) -> sp.Expr:
     number, factors = sp.factor_list(polynomial)
     logs = (n * min(named("log", f), named("log", -f), key=str) for f, n in factors)
     return sp.Add(logarithm(number), *logs)
@@ -92,7 +92,7 @@ def _first_matrix(
     return [whole, sp.zeros(*xs[1].shape)]
 
 
-def _taken_apart(rewrite: str, instead: dict[str, MessageFunction]) -> MessageFunction:
+def _swept_parts(rewrite: str, instead: dict[str, MessageFunction]) -> MessageFunction:
     """Messages of one operation, swept by the same rules through its graph of simpler ones."""
 
     def messages(node: Node, xs: Sequence[Matrix], r: Matrix, options: Options) -> Sequence[Matrix]:
@@ -113,8 +113,8 @@ def _taken_apart(rewrite: str, instead: dict[str, MessageFunction]) -> MessageFu
 def _sharing(name: str, parts: Parts) -> RuleSet:
     instead = {kinds.PRODUCT: _product(parts), kinds.BILINEAR: _first_matrix}
     whole = {
-        kinds.SOFTMAX: _taken_apart("decompose softmax", instead),
-        kinds.LAYER_NORM: _taken_apart("decompose LayerNorm", instead),
+        kinds.SOFTMAX: _swept_parts("decompose softmax", instead),
+        kinds.LAYER_NORM: _swept_parts("decompose LayerNorm", instead),
     }
     return RuleSet(name=name, composite=CONSERVING, instead=instead | whole)
 

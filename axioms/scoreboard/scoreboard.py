@@ -128,7 +128,7 @@ def decide(
     cell = Cell(rule_set=rule_set.name, rewrite=rewrite, eps=eps, verdict=OPEN)
     templates = searched = EVERY_REWRITE[rewrite].templates
     if not rule_set.composite and not rule_set.formula:  # of the function, which is preserved
-        kept = all(_preserved(rewrite, template) for template in templates)
+        kept = all(_preserves(rewrite, template) for template in templates)
         return replace(cell, verdict=PROVED if kept else OPEN)
     if rule_set.prepare:
         searched = [wider for template in templates for wider in in_contexts(template)]
@@ -147,7 +147,7 @@ def decide(
             return found
         if all(
             _is_defined(rule_set, rewrite, template, number)
-            and _established(rule_set, rewrite, template, generic_eps, same)
+            and _holds(rule_set, rewrite, template, generic_eps, same)
             for template in templates
         ):
             if witness := attack(rule_set, rewrite, eps, tries=attacks):
@@ -161,7 +161,7 @@ def decide(
         return replace(cell, verdict=NOT_APPLICABLE)
 
 
-def _preserved(rewrite: str, template: Template) -> bool:
+def _preserves(rewrite: str, template: Template) -> bool:
     point = symbols(template)
     return all(
         same_function(template.root, other, point)
@@ -169,7 +169,7 @@ def _preserved(rewrite: str, template: Template) -> bool:
     )
 
 
-def _established(
+def _holds(
     rule_set: RuleSet, rewrite: str, template: Template, eps: Number, same: Decision
 ) -> bool:
     """Decides the lemma at ``eps``, or at every eps if the rule is 0/0 at eps = 0."""
@@ -223,7 +223,7 @@ def in_contexts(template: Template) -> Iterator[Template]:
     """The template alone, in a product, in a sum, fed by products, and scaled by channel."""
     yield template
     inputs = [node for node in topological(template.root) if node.op == INPUT]
-    z, u, f = (_unused(name, template) for name in "zuf")
+    z, u, f = (_free_name(name, template) for name in "zuf")
     outer = denoted(template.root, symbols(template)).shape
     for root in (template.root * leaf(z), template.root + leaf(z)):
         yield Template(root=root, generic={**template.generic, z: outer})
@@ -237,9 +237,9 @@ def in_contexts(template: Template) -> Iterator[Template]:
     yield Template(root=scaled, generic={**template.generic, f: (1, outer[1])})
 
 
-def _unused(name: str, template: Template) -> str:
+def _free_name(name: str, template: Template) -> str:
     """The name, or one like it that no leaf of the template has."""
-    return name if name not in template.generic else _unused(name + name[0], template)
+    return name if name not in template.generic else _free_name(name + name[0], template)
 
 
 def attack(rule_set: RuleSet, rewrite: str, eps: str, *, tries: int, seed: int = 0) -> str:
