@@ -217,7 +217,7 @@ def _carries(node: Node) -> bool:
 
 
 def depths(root: Node) -> dict[str, dict[int, int]]:
-    """By leaf: on how many paths from the root relevance passes how many bilinear products.
+    """Counts the paths from the root to each leaf, by the number of bilinear products on them.
 
     As epsilon -> 0 and without biases, relevance along a path of depth d is gradient x input
     divided by 2^d (theorem 8).

@@ -1,4 +1,4 @@
-"""Deciding equalities between rational functions.
+"""Decides equalities between rational functions.
 
 Every expression that is compared lives in a field of rational functions: ``sign(z)`` is split
 into cases, ``exp(z)`` is a positive symbol, and a square root is a symbol of its own.  There a
@@ -59,14 +59,14 @@ def is_rational_function(expression: sp.Expr) -> bool:
 
 
 def is_large(expression: sp.Expr, *, than: int = LARGE) -> bool:
-    """Whether a rational function would have more terms ``than`` that as one expanded fraction."""
+    """Whether a rational function, as one expanded fraction, may have more terms than ``than``."""
     above, below = _terms(expression)
     return above + _expanded_size(below) > than
 
 
 @cache
 def _terms(expression: sp.Expr) -> tuple[int, Counter[sp.Expr]]:
-    """At most how many terms its numerator expands to, and the powers in its denominator."""
+    """A bound on the terms of the expanded numerator, and the powers in the denominator."""
     parts = [_terms(part) for part in expression.args]
     if expression.is_Add:
         common: Counter[sp.Expr] = Counter()
@@ -99,7 +99,7 @@ def lowest_terms(expression: sp.Expr) -> sp.Expr:
 
 
 def _polynomials(*expressions: sp.Expr) -> list[PolyElement]:
-    """Each as a polynomial of one ring, which multiplies and adds faster than `expand` does."""
+    """Converts expressions to polynomials of one ring, which is faster than `expand`."""
     symbols = set().union(*(x.free_symbols for x in expressions))
     polynomials, _ = sring([sp.S.One, *symbols], domain=QQ)
     return [polynomials.from_expr(x) for x in expressions]

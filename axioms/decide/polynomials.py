@@ -72,7 +72,7 @@ def _add(*sums: Fractions) -> Fractions:
 
 
 def _total(polynomials: Sequence[PolyElement]) -> PolyElement:
-    """Their sum, term by term: to add one to the other would copy all terms again and again."""
+    """Adds polynomials term by term; adding one to another would copy all terms each time."""
     first, *others = polynomials
     if not others:
         return first

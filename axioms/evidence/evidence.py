@@ -103,7 +103,7 @@ def refutation(record: Record, words: str) -> Properties:
 
 
 def _evaluate(record: Record) -> list[str]:
-    """Every recorded difference, its point put into both sides again."""
+    """Puts the point of every recorded difference into both sides again, and words the values."""
     texts = []
     for found in record.differences:
         lhs, rhs, point = found.left, found.right, found.point

@@ -150,7 +150,7 @@ def _options() -> list[str]:
 
 @contextlib.contextmanager
 def _isolated_pytest(paths: list[Path]) -> Iterator[None]:
-    """No pytest settings from the environment, no bytecode files, no modules left behind."""
+    """Keeps pytest settings of the environment out, and leaves no bytecode or modules behind."""
     before = set(sys.modules)
     try:
         with mock.patch.dict(os.environ), mock.patch.object(sys, "dont_write_bytecode", new=True):

@@ -163,7 +163,7 @@ def _leaf(value: Matrix) -> tuple[str, str, More]:
 def _operand(
     node: Node, values: Mapping[Node, Matrix], at: Mapping[Node, int], steps: list[Step]
 ) -> int:
-    """The step of an operand, which is a new one of its value if no input reaches it."""
+    """The step of an operand; adds a leaf with its value if no input reaches the operand."""
     if node in at:
         return at[node]
     op, rule, more = _leaf(values[node])

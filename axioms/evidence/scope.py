@@ -62,7 +62,7 @@ def named(given: Sequence[str]) -> set[str]:
 
 
 def hold(given: Sequence[str], scope: str, decisions: Sequence[Decision]) -> None:
-    """ValueError, if ``given`` or ``scope`` says less than was assumed or decided."""
+    """Raises ValueError if ``given`` or ``scope`` says less than was assumed or decided."""
     words = {WORDS.index(x) if x in WORDS else x for x in re.findall(r"\w+", scope.lower())}
     if missing := sorted(assumptions(decisions) - named(given)):
         raise ValueError(f"assumed and not said: {', '.join(missing)}; name it in given=[...]")

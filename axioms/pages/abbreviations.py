@@ -106,7 +106,7 @@ class Abbreviations:
 
 
 def _message(to: Name, output: Name) -> Name:
-    """Such as R_{x <- 1}, from R_x and R_1."""
+    """The name of a message, such as R_{x <- 1}, from R_x and R_1."""
     text = re.sub(r"^R(\(\d+\))?_?", "", output.text)
     index = RELEVANCE.sub(r"\g<index>", output.latex)
     return Name(text=f"{to.text}<-{text}", latex=rf"{to.latex[:-1]}\leftarrow {index}}}")

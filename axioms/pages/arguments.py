@@ -216,7 +216,7 @@ def _networks(origins: Origins, numbers: Mapping[int, int]) -> list[str]:
 def _label(
     origin: Origin, numbers: Mapping[int, int], plain: Notation, *, limit: bool = False
 ) -> Name:
-    """Such as R(1)_x1: relevance of x1 in network 1."""
+    """The name of an entry, such as R(1)_x1: relevance of x1 in network 1."""
     of = plain.of(sp.Symbol(origin.of)) if origin.of else Name(text="", latex="")
     place = "".join(map(str, origin.place))
     if place and of.text[-1:].isdigit():  # an entry of x1

@@ -164,7 +164,7 @@ def _base(symbol: sp.Expr) -> str:
 
 
 def _given(name: str, matrix: Matrix) -> str:
-    """Such as x = (c, c); empty where a letter says it."""
+    """An operand with its entries, such as x = (c, c); empty where a letter says it."""
     if _letter(matrix):
         return ""
     rows = "; ".join(", ".join(map(str, row)) for row in matrix.tolist())
@@ -221,7 +221,7 @@ def written(node: Node) -> str:
 
 
 def _factor(part: str) -> str:
-    """In brackets, unless it is one word or one function."""
+    """Puts a formula in brackets, unless it is one word or one function."""
     outside = re.sub(r"\([^()]*\)", "", part)
     while outside != (less := re.sub(r"\([^()]*\)", "", outside)):
         outside = less

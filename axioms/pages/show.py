@@ -72,7 +72,7 @@ def page(label: str) -> Page:
 
 
 def _ranges(numbers: Iterable[int]) -> str:
-    """1, 2, 3 and 7 as "1-3 and 7"."""
+    """Writes the numbers 1, 2, 3 and 7 as "1-3 and 7"."""
     runs: list[list[int]] = []
     for n in sorted(numbers):
         if runs and runs[-1][-1] == n - 1:

@@ -210,7 +210,7 @@ def knows_no_units(method: Method, at: Values, row: Row) -> Iterator[Claim]:
 
 
 def sees_products(method: Method, at: Values, row: Row) -> Iterator[Claim]:
-    """Without any factor of a product all of it is gone."""
+    """Leave-one-out: a product is 0 without any one of its factors."""
     for root in products(method):
         for name, part in parts(method, root, at).items():
             yield f"{name} of `{root}`", part, sp.S.One

@@ -1,4 +1,4 @@
-"""Where a rewrite and the passes of ``canonize`` look at the same node: their critical pairs.
+"""Critical pairs of a rewrite and the passes of ``canonize``: both look at one node.
 
 A pass asks of an operand which of ``OPERANDS`` it is, and nothing else.  So two graphs overlap with
 the passes in the operands at their variables, in weights that may be identities, and in the node
