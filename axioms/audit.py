@@ -22,14 +22,14 @@ from axioms.scoreboard.rule_sets import RuleSet
 PROVED, REFUTED, BOUNDED, OPEN = scoreboard.PROVED, scoreboard.REFUTED, "bounded", scoreboard.OPEN
 PRODUCTS = (kinds.LINEAR, *BILINEAR)
 Absorbed: TypeAlias = Mapping[tuple[Node, str], float]  # by operation and cause
-ROUNDING = 1e-9  # of the logit: what float64 may lose in a model of hundreds of operations
+ROUNDING = 1e-9  # share of the logit that float64 may lose in a model of hundreds of operations
 
 
 @dataclass(frozen=True, kw_only=True)
 class Verdict:
-    """What is established of one statement about the explanation of this model.
+    """The verdict on one statement about the explanation of this model.
 
-    nodes: the operations that decide it, or at which it applies
+    nodes: the operations that decide the statement, or that it applies to
     """
 
     statement: str
@@ -41,12 +41,12 @@ class Verdict:
 
 @dataclass(frozen=True, kw_only=True)
 class Structure:
-    """What of a graph decides how its explanation depends on the way it was written.
+    """Counts in a graph that decide how its explanation depends on the way it was written.
 
     pairs: (kind below, kind above) of products that feed products -> how often; these can be
         re-associated
     depths: by leaf, number of bilinear products along a path -> how many paths; theorem 8
-    merges: what canonizers would merge -> how often
+    merges: canonizer -> how often it would merge nodes
     """
 
     pairs: Mapping[tuple[str, str], int]
@@ -63,10 +63,10 @@ def verdicts(
     started: float,
     missing: float,
 ) -> tuple[Verdict, ...]:
-    """Everything that is decided about one explanation of one model.
+    """Decides every statement about one explanation of one model.
 
-    ``absorbed``: measured, by operation and cause; ``started``: the logit; ``missing``: what of
-    it no leaf received.  Raises LookupError that lists every operation without a lemma.
+    ``absorbed``: measured, by operation and cause; ``started``: the logit; ``missing``: the part
+    of it that no leaf received.  Raises LookupError that lists every operation without a lemma.
     """
     return (
         *_conservation(root, composite, eps, absorbed, started, missing),
@@ -112,7 +112,7 @@ def _conservation(
         statement=f"the leaves miss at most {total:.6g} logits, whatever the signs",
         verdict=BOUNDED,
         reason=(
-            f"the sum of sizes of what {_counted(len(nodes), 'operation')} absorb; "
+            f"the sum of sizes of what {_plural(len(nodes), 'operation')} absorb; "
             f"missing {missing:+.6g}"
         ),
         nodes=nodes,
@@ -125,7 +125,7 @@ def _of_fixed_terms(node: Node) -> set[str]:
     return {BIAS} if node.op == kinds.ADD and any(x.op == PARAMETER for x in node.args) else set()
 
 
-def _counted(count: int, noun: str) -> str:
+def _plural(count: int, noun: str) -> str:
     return f"{count} {noun}{'' if count == 1 else 's'}"
 
 
@@ -136,7 +136,7 @@ def _invariance(root: Node, composite: Composite, eps: float) -> Iterator[Verdic
         if not rewrite.applies:
             continue
         involved = {node: found for node in carrying if (found := rewrite.applies(node))}
-        for (table, is_one), sites in _by_rules(involved, composite).items():
+        for (table, is_one), sites in _group_by_rules(involved, composite).items():
             inside = "" if len(sites) == len(involved) else " at these operations"
             statement = f"invariant under: {name}{inside}"
             if not is_one:
@@ -146,7 +146,7 @@ def _invariance(root: Node, composite: Composite, eps: float) -> Iterator[Verdic
             yield Verdict(
                 statement=statement,
                 verdict=cell.verdict,
-                reason=f"{cell.eps}; applies at {_counted(len(sites), 'operation')}",
+                reason=f"{cell.eps}; applies at {_plural(len(sites), 'operation')}",
                 nodes=tuple(sites),
                 witness=cell.witness,
             )
@@ -156,12 +156,12 @@ Table: TypeAlias = tuple[tuple[str, str], ...]  # kinds and their rules, in orde
 MIXED = "the operations that it rewrites together have different rules for one kind"
 
 
-def _by_rules(
+def _group_by_rules(
     involved: Mapping[Node, list[Node]], composite: Composite
 ) -> dict[tuple[Table, bool], list[Node]]:
-    """Nodes by the table of rules where they are, and whether it is that of all they involve.
+    """Groups nodes by their table of rules, and by whether all nodes they involve share the table.
 
-    Lemmas are about one table; where operations of one kind have different rules none is known.
+    A lemma is about one table; none is known where operations of one kind have different rules.
     """
     groups: dict[tuple[Table, bool], list[Node]] = {}
     for node, found in involved.items():
@@ -191,7 +191,7 @@ _CELLS: dict[tuple[str, str, Table, bool], scoreboard.Cell] = {}
 
 
 def structure(root: Node) -> Structure:
-    """Re-associable products, bilinear depths of all paths, and what canonizers would merge."""
+    """Counts re-associable products, bilinear depths of all paths, and merges by canonizers."""
     order = [node for node in topological(root) if _carries(node)]
     pairs = Counter(
         (below.op, node.op)
@@ -217,7 +217,7 @@ def _carries(node: Node) -> bool:
 
 
 def depths(root: Node) -> dict[str, dict[int, int]]:
-    """By leaf: on how many paths from the root relevance passes how many bilinear products.
+    """Counts the paths from the root to each leaf, by the number of bilinear products on them.
 
     As epsilon -> 0 and without biases, relevance along a path of depth d is gradient x input
     divided by 2^d (theorem 8).

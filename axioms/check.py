@@ -89,7 +89,7 @@ around = lambda xs, k, s: reduce(through, [*map(turned, xs[:k][::-1]), s, *map(t
 factors = lambda x: [Value(x.number), *(Value(1, {p: n}) for p, n in x.powers.items())]
 size = lambda x: times(x, *map(Value.sign, factors(x)))
 FORMULAS = {"+": total, "*": times, "abs": size, "exp": exponential}
-FORWARD = {  # of matrices, which are lists of rows; m has what else a node is given
+FORWARD = {  # a matrix is a list of rows; m holds the other attributes of a node
     "transpose": lambda m, x: turned(x),
     "linear": lambda m, x, w, *b: each(total, through(x, w), *(bias * len(x) for bias in b)),
     "add": lambda m, *xs: each(total, *xs),
@@ -135,7 +135,7 @@ class Run:  # evaluates formulas and graphs of one run of a test; at: the value 
         need(not all(map(number, xs[:1] if op == "^" else xs)), f"{op} of numbers alone")
         need(op != "^" or type(xs[1]) is int, f"the power {xs[-1]}")
         return self.value(xs[0]) ** xs[1] if op == "^" else FORMULAS[op](*map(self.value, xs))
-    def sweep(self, graph):  # values and relevance of the nodes, the last of which is the root
+    def sweep(self, graph):  # values and relevance of the nodes; the last node is the root
         values, nodes = [], []
         for op, rule, args, more in place(self.data["graphs"], graph):
             xs, m = [place(values, a) for a in args], {k: self.value(x) for k, x in more.items()}

@@ -1,7 +1,7 @@
-"""Composites: the propagation rule of each operation, the methods that are one, what absorbs.
+"""Composites: a propagation rule for each operation, methods as composites, causes of absorption.
 
-A composite says nothing of how a method names its tokens or layers.  Kinds for which a paper gives
-no rule are left out, so that its composite refuses a model that has them.
+A composite says nothing of how a method names its tokens or layers.  Kinds without a rule in the
+paper are left out, so that its composite refuses a model that has them.
 """
 
 from collections.abc import Collection, Iterable, Mapping, Sequence
@@ -10,10 +10,10 @@ from dataclasses import dataclass, field, replace
 from axioms import graph, kinds
 from axioms.kinds import RULES
 
-# Causes: what absorbs relevance in a ledger, symbolic or numeric.
+# Causes of absorbed relevance in a ledger, symbolic or numeric.
 BIAS = "bias"  # of a linear layer, LayerNorm's beta, a fixed term of a sum
 STABILISER = "stabiliser"  # epsilon in the denominator of Eqs. 1, 3 and 4
-TAYLOR = "Taylor term"  # what Eq. 5 does not conserve at a softmax
+TAYLOR = "Taylor term"  # relevance that Eq. 5 does not conserve at a softmax
 CONSTANT = "constant"  # a rule that holds its operands constant
 DEGREE = "degree"  # a plain gradient counts an output once per factor, and by its slopes
 
@@ -124,7 +124,7 @@ class Composite:
 def assigned(
     order: list[graph.Node], composite: Composite, known: Collection[tuple[str, str]] | None = None
 ) -> dict[graph.Node, str]:
-    """Rule of every node that depends on an input, or one error that lists those without.
+    """Rule of every node that depends on an input, or one error that lists the nodes without.
 
     ``known`` as in ``Composite.assign``.
     """
@@ -196,7 +196,7 @@ MAMBA_LRP = Composite(
 )
 """MambaLRP (Jafari et al., 2024, arXiv 2406.07592, Sec. 4): SiLU, selective SSM and gate.
 
-A readout is a product by what the model selects: A h, B x and C h, with A, B and C held.
+A readout is a product by selected values: A h, B x and C h, with A, B and C held.
 Theorem 72.
 """
 

@@ -1,4 +1,4 @@
-"""`pytest axioms` holds every theorem to what its test decided, as `lrp-axioms prove` does."""
+"""Makes `pytest axioms` check every theorem against its decisions, as `lrp-axioms prove` does."""
 
 from axioms.evidence.evidence import pytest_runtest_call
 

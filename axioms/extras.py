@@ -1,4 +1,4 @@
-"""Libraries that the core does without: what needs them, and the extra that installs them."""
+"""Optional libraries, and the error that names the extra to install."""
 
 import sys
 from collections.abc import Iterable
@@ -6,7 +6,7 @@ from importlib.util import find_spec
 
 
 class MissingLibrary(ImportError):
-    """A library that is not installed; the message says what needs it, and what installs it."""
+    """Raised for a missing library; the message says who needs it and how to install it."""
 
     def __init__(self, what: str, libraries: Iterable[str], extra: str):
         install = f'pip install "lrp-axioms[{extra}]"'

@@ -1,7 +1,7 @@
 """The shared vocabulary: kinds of operations, and the propagation rules each may take.
 
 Names only: no formula lives here, so that every layer can share the words without
-sharing the arithmetic.  Equation numbers are those of the paper.
+sharing the arithmetic.  Equations are numbered as in the paper.
 """
 
 LINEAR = "linear"  # z = x W + b

@@ -16,17 +16,17 @@ class Verdict:
     status: str  # PROVED, IN_LIMIT, REFUTED or UNDECIDED
     scope: str  # activations, numbers of inputs, and operands
     witness: str = ""  # a point where the claim fails, in a refutation or at an eps > 0
-    reason: str = ""  # what absorbs relevance, or why it is undecided
+    reason: str = ""  # the cause of absorption, or why the claim is undecided
 
     def text(self) -> str:
         """Status, claim and scope, and below them reason and witness."""
         scope = f", {self.scope}" if self.scope else ""
-        found = _wrapped(f"[{self.status}] {self.claim}{scope}", "  ")
+        found = _wrap(f"[{self.status}] {self.claim}{scope}", "  ")
         witness = self.witness
         if self.status == IN_LIMIT and witness:
             witness = f"but not at {witness}"
         for detail in filter(None, (self.reason, witness)):
-            found += _wrapped(detail, "    ")
+            found += _wrap(detail, "    ")
         return "\n".join(found)
 
 
@@ -60,5 +60,5 @@ class Judged:
         return lines
 
 
-def _wrapped(line: str, indent: str) -> list[str]:
+def _wrap(line: str, indent: str) -> list[str]:
     return textwrap.wrap(line, 80, initial_indent=indent, subsequent_indent="    ")

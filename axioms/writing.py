@@ -102,11 +102,11 @@ def remove_drafts(folder: Path, *, living: bool = False) -> None:
             found = draft.lstat()
             if not named or not stat.S_ISREG(found.st_mode):
                 continue
-            if living or _abandoned(draft.name, int(named[1]), named[2], found.st_mtime):
+            if living or _is_abandoned(draft.name, int(named[1]), named[2], found.st_mtime):
                 draft.unlink()
 
 
-def _abandoned(name: str, pid: int, host: str, changed: float) -> bool:
+def _is_abandoned(name: str, pid: int, host: str, changed: float) -> bool:
     """Whether the writer is dead; a writer on another machine counts as dead after a day."""
     if host == platform.node() and os.name == "posix":  # elsewhere, signal 0 tests nothing
         if pid == os.getpid():

@@ -1,6 +1,6 @@
 """Rules of the literature as rules of one's own: `lrp-axioms prove docs/literature_rules.py`.
 
-PUBLISHED says what each source says of its rule; LITERATURE.md compares it with the verdicts.
+PUBLISHED holds the claims of each source on its rule; LITERATURE.md compares them with verdicts.
 Sources are cited as works, because numbers of equations differ between their versions.
 """
 
@@ -112,7 +112,7 @@ def cp_lrp_attention(a, v, o, R, eps):
 
 CONSERVES = "conserves relevance"
 BIAS, EPS, BOTH = "the bias absorbs", "the stabiliser absorbs", "bias and stabiliser absorb"
-PUBLISHED = {  # rule -> claim -> what the source says of it: a verdict, or what absorbs relevance
+PUBLISHED = {  # rule -> claim -> the source's word on it: a verdict, or a cause of absorption
     "lrp_0": {CONSERVES: BIAS},
     "epsilon": {CONSERVES: BOTH},
     "alpha_2_beta_1": {CONSERVES: BOTH},

@@ -1,4 +1,4 @@
-"""Rules of one's own: `lrp-axioms prove docs/my_rules.py` decides what holds for each of them.
+"""Rules of one's own: `lrp-axioms prove docs/my_rules.py` decides the claims on each of them.
 
 A rule takes the operands, the output, the relevance R of the output and the stabiliser eps, and
 returns the relevance that each operand receives from that output; all other operations follow
@@ -7,8 +7,8 @@ symbols in a proof, numbers in a witness.  Use + - * / and powers, `sign`, `abs`
 `Min` and `Piecewise`.  A rule is one formula: a comparison such as `z == 0` is refused, because no
 symbol equals a number.
 
-Some of these rules hold what they promise, and some make a mistake that is easily made; each says
-what its verdicts teach.
+Some of these rules keep their promise, and some make a common mistake; the docstring of each says
+so.
 """
 
 from sympy import Rational

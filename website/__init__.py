@@ -1,1 +1,1 @@
-"""What makes the site of the documentation, with MkDocs: ``make docs``."""
+"""Builds the documentation site with MkDocs: ``make docs``."""

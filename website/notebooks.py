@@ -1,4 +1,4 @@
-"""The executed notebooks as pages: what they say and show, with their code folded away."""
+"""Renders the executed notebooks as pages: texts and outputs, with the code folded away."""
 
 from collections.abc import Iterator, Mapping
 from pathlib import Path

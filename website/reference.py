@@ -73,7 +73,7 @@ def pages():
 
 
 def block(path: str, name: str = "") -> str:
-    """What mkdocstrings reads; a ``name`` is that under which ``numeric`` has it."""
+    """Returns a directive for mkdocstrings; ``name`` is the name of the object in ``numeric``."""
     heading = f"    options: {{heading: numeric.{name}, toc_label: {name}}}\n" if name else ""
     return f"::: {path}\n{heading}"
 
@@ -92,9 +92,9 @@ FIELD = re.compile(r"^((?:\w+, )*\w+): (?=\S)", re.MULTILINE)
 def listed(text: str) -> str:
     """The text with a list where a paragraph begins with ``name: ``, and errors apart."""
     text = text.replace("\nRaises ", "\n\nRaises ")
-    return "\n\n".join(map(_listed, text.split("\n\n")))
+    return "\n\n".join(map(_as_list_item, text.split("\n\n")))
 
 
-def _listed(paragraph: str) -> str:
+def _as_list_item(paragraph: str) -> str:
     is_list = FIELD.match(paragraph) and not paragraph.startswith("Raises")
     return FIELD.sub(r"- `\1`: ", paragraph) if is_list else paragraph

@@ -36,7 +36,7 @@ def page(verdicts: Sequence[Verdict]) -> str:
 
 
 def statement(verdict: Verdict) -> str:
-    """One statement with its verdict, and what supports it, as HTML."""
+    """Returns one statement with its verdict and evidence, as HTML."""
     evidence = "".join(
         f"<div><em>{label}:</em> {typeset(text)}</div>"
         for label, text in (

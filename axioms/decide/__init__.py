@@ -1,1 +1,1 @@
-"""What decides: rules as formulas, their sweep over a graph, and equality of what comes out."""
+"""Decides equality of formulas, and of the functions that graphs denote."""

@@ -23,7 +23,7 @@ from axioms.decide.limits import in_cells
 from axioms.decide.reals import EPS
 from axioms.verdict import IN_LIMIT, PROVED, REFUTED, UNDECIDED
 
-QUARTER = sp.Rational(1, 4)  # the stabiliser at which small witnesses are looked for
+QUARTER = sp.Rational(1, 4)  # stabiliser in the search for small witnesses
 FEW = 8  # small points to try if the solver knows of no difference
 
 
@@ -66,14 +66,14 @@ Asked: TypeAlias = list[tuple[Tested, Found]]
 
 def answer(parts: Sequence[Tested]) -> Answer:
     """Decides parts at every eps > 0, and in the limit where that fails."""
-    finite = _asked(parts, at_every_eps)
+    finite = _ask(parts, at_every_eps)
     if not _left(finite):
         almost = any(found.is_almost for _, found in finite)
         return Answer(status=PROVED, divisors=_divisors(finite), is_almost=almost)
-    limit = _asked(parts, at_zero_eps)
+    limit = _ask(parts, at_zero_eps)
     if found := _witness(limit, sp.Integer(0)):
         return Answer(status=REFUTED, witness=found)
-    cells = [(part, _in_cells(part, found)) for part, found in limit if found.status == UNDEFINED]
+    cells = [(part, _recheck(part, found)) for part, found in limit if found.status == UNDEFINED]
     if found := _witness(cells, sp.Integer(0)):
         return Answer(status=REFUTED, witness=found)
     limit = [*cells, *(asked for asked in limit if asked[1].status != UNDEFINED)]
@@ -103,15 +103,15 @@ def tried_further(found: Answer, points: Iterable[tuple[Tested, Any]]) -> Answer
 
 def in_limit(part: Part) -> Found:
     """Decides a part as eps -> 0."""
-    return _in_cells(part, at_zero_eps(part))
+    return _recheck(part, at_zero_eps(part))
 
 
-def _in_cells(part: Part, found: Found) -> Found:
+def _recheck(part: Part, found: Found) -> Found:
     """Decides a part by cells if it is 0/0 on an open set at eps = 0."""
     return in_cells(part) if found.status == UNDEFINED else found
 
 
-def _asked(parts: Sequence[Tested], decide: Callable[..., Found]) -> Asked:
+def _ask(parts: Sequence[Tested], decide: Callable[..., Found]) -> Asked:
     asked: Asked = []
     for part in parts:
         asked.append((part, decide(part)))

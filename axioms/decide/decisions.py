@@ -1,6 +1,6 @@
-"""One decision as data: both sides, the symbols in them, the sign case, and what was found.
+"""One decision as data: both sides, the symbols in them, the sign case, and the verdict.
 
-``axioms.decide.identity`` hands each one to the record that is open, if one is::
+``axioms.decide.identity`` adds each decision to the open record, if there is one::
 
     from axioms.decide.records import recording
 
@@ -9,7 +9,7 @@
     for decision in record.decisions:
         print(decision.kind, decision.assumptions, decision.signs, decision.verdict)
 
-``axioms.evidence.prove.prove(..., decisions={})`` collects those of every theorem.
+``axioms.evidence.prove.prove(..., decisions={})`` collects the decisions of every theorem.
 """
 
 from collections.abc import Mapping
@@ -44,7 +44,7 @@ class Decision:
 
     @property
     def assumptions(self) -> dict[str, str]:
-        """What is assumed of each symbol, by name: the strongest of WORDS, or ''."""
+        """The assumption on each symbol, by name: the strongest of WORDS, or ''."""
         return {str(x): assumption(x) for x in self.symbols}
 
 

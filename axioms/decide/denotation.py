@@ -2,7 +2,7 @@
 
 Exponentials, roots and other functions become symbols named by their argument in lowest terms,
 so that equality is decided among rational functions.  A name may hide a relation (between a
-root and its square, say), so what is found equal is equal, and the converse needs a witness.
+root and its square, say), so equality is a proof, and a difference needs a witness.
 """
 
 from functools import lru_cache
@@ -15,7 +15,7 @@ from axioms.decide.identity import Number, Sides, identical
 from axioms.graph import Node
 from axioms.rules.propagate import LeafValues, evaluate
 
-KEPT = 10_000  # expressions of which a name is asked again and again, by every rule
+KEPT = 10_000  # cached expressions: every rule asks for their names again and again
 
 
 @lru_cache(maxsize=KEPT)
@@ -42,7 +42,7 @@ def _exponential(argument: sp.Expr) -> sp.Expr:
 
 
 def _maximum(argument: sp.Expr) -> sp.Expr:
-    """max(2 a, 0) as 2 Max[a]: a positive number in front of what is positive stays a number."""
+    """Writes max(2 a, 0) as 2 Max[a]: a positive factor is taken out of the maximum."""
     size, rest = canonical(argument).as_content_primitive()
     return size * sp.Symbol(f"Max[0, {rest}]")
 

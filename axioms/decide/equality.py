@@ -96,7 +96,7 @@ class Found:
 
 def at_every_eps(part: Part) -> Found:
     """Decides whether pairs are equal wherever both are defined, at every eps > 0."""
-    return _decided(part, {})
+    return _decide(part, {})
 
 
 def at_zero_eps(part: Part) -> Found:
@@ -105,19 +105,19 @@ def at_zero_eps(part: Part) -> Found:
     A sign that depends on epsilon may jump where its argument is 0 at epsilon = 0: such a point
     counts as a division by 0.
     """
-    return _decided(part, {EPS: sp.Integer(0)})
+    return _decide(part, {EPS: sp.Integer(0)})
 
 
-def _decided(part: Part, at: Values) -> Found:
+def _decide(part: Part, at: Values) -> Found:
     (reals, terms, known), pairs = part.translated, part.pairs()
     jumps = {of: term == 0 for of, term in reals.atoms.items() if at and of.has(EPS)}
     if at and EPS in reals.symbols:
-        reals, terms, known, jumps = _at_zero(reals, terms, known, jumps)
+        reals, terms, known, jumps = _set_to_zero(reals, terms, known, jumps)
     undefined = [divisor.vanishes for divisor in reals.divisors] + [*jumps.values()]
     asked = [*known, *map(z3.Not, undefined)]
     try:
         found, model = _model([*asked, _apart(terms)], QUICK)
-        small = None if found == z3.unsat else _at_points(asked, _apart(terms), reals)
+        small = None if found == z3.unsat else _small_model(asked, _apart(terms), reals)
         if small is not None:  # a model without numbers is falsy
             found, model = z3.sat, small
         if found == z3.unknown:
@@ -132,7 +132,7 @@ def _decided(part: Part, at: Values) -> Found:
         return Found(OPEN, why=str(error))
 
 
-def _at_zero(
+def _set_to_zero(
     reals: Reals, terms: list[tuple[Any, Any]], known: list[Fact], jumps: dict[sp.Basic, Fact]
 ) -> tuple[Reals, list[tuple[Any, Any]], list[Fact], dict[sp.Basic, Fact]]:
     """Terms, facts and jumps at epsilon = 0, without the fact that epsilon is positive."""
@@ -150,7 +150,7 @@ def _at_zero(
     return moved, [(put(a), put(b)) for a, b in terms], facts, {x: put(y) for x, y in jumps.items()}
 
 
-def _at_points(asked: list[Fact], apart: Fact, reals: Reals) -> Any:
+def _small_model(asked: list[Fact], apart: Fact, reals: Reals) -> Any:
     """A model of small numbers; most pairs that differ have one."""
     for row in POINTS:
         at = zip(reals.symbols.values(), cycle(row), strict=False)
@@ -172,7 +172,7 @@ def _cancels(one: sp.Expr, other: sp.Expr, at: Values) -> bool:
     gap = by_sizes((one - other).xreplace(at))
     if gap.has(*NO_NUMBER):
         return False
-    named = gap.replace(_is_opaque, _named)
+    named = gap.replace(_is_opaque, _symbol)
     return is_rational_function(named) and not is_large(named, than=LARGEST) and identical(named, 0)
 
 
@@ -180,7 +180,7 @@ def _is_opaque(part: sp.Expr) -> bool:
     return bool(part.is_Function or (part.is_Pow and not part.exp.is_Integer))
 
 
-def _named(part: sp.Expr) -> sp.Expr:
+def _symbol(part: sp.Expr) -> sp.Expr:
     """A symbol for a function; a positive factor in a size stays in front."""
     arguments = [sp.expand(x) if isinstance(x, sp.Expr) else x for x in part.args]
     if not isinstance(part, sp.Abs | Sign):
@@ -245,11 +245,11 @@ def _possible(facts: Iterable[Fact]) -> bool:
 
 
 def _open_model(reals: Reals, known: list[Fact], zeros: list[Fact]) -> Any:
-    """A point of an open set on which one of ``zeros`` holds, or None.
+    """A point of an open set where one of ``zeros`` holds throughout, or None.
 
-    The signs of all atoms cut the space into cells, in which every expression is a rational
-    function.  A rational function is 0 in a whole cell, or only in a thin part.  So a point with a
-    zero names a cell, and the solver decides whether the zero fills the cell.
+    The signs of all atoms cut the space into cells, and every expression is a rational function
+    within a cell.  A rational function is 0 in a whole cell, or only in a thin part.  So a point
+    with a zero names a cell, and the solver decides whether the zero fills the cell.
     """
     atoms = list(reals.atoms.values())
     search = solver([*known, z3.Or(zeros)], LONG, by_cases=True)

@@ -1,4 +1,4 @@
-"""Deciding equalities between rational functions.
+"""Decides equalities between rational functions.
 
 Every expression that is compared lives in a field of rational functions: ``sign(z)`` is split
 into cases, ``exp(z)`` is a positive symbol, and a square root is a symbol of its own.  There a
@@ -24,7 +24,7 @@ from axioms.decide.polynomials import is_zero
 from axioms.decide.records import Unknown, decided, free_signs, sign_case
 
 Number: TypeAlias = sp.Expr | int  # exact, or symbols for it
-Sides: TypeAlias = sp.Matrix | Number  # what stands on one side of an equality
+Sides: TypeAlias = sp.Matrix | Number  # one side of an equality
 Point: TypeAlias = Mapping[sp.Symbol, Number]
 
 LARGE = 4000  # terms; `cancel` takes a second there, and soon after it does not come back
@@ -59,20 +59,20 @@ def is_rational_function(expression: sp.Expr) -> bool:
 
 
 def is_large(expression: sp.Expr, *, than: int = LARGE) -> bool:
-    """Whether a rational function would have more terms ``than`` that as one expanded fraction."""
+    """Whether a rational function, as one expanded fraction, may have more terms than ``than``."""
     above, below = _terms(expression)
-    return above + _expanded(below) > than
+    return above + _expanded_size(below) > than
 
 
 @cache
 def _terms(expression: sp.Expr) -> tuple[int, Counter[sp.Expr]]:
-    """At most how many terms its numerator expands to, and the powers in its denominator."""
+    """A bound on the terms of the expanded numerator, and the powers in the denominator."""
     parts = [_terms(part) for part in expression.args]
     if expression.is_Add:
         common: Counter[sp.Expr] = Counter()
         for _, below in parts:
             common |= below
-        return sum(above * _expanded(common - below) for above, below in parts), common
+        return sum(above * _expanded_size(common - below) for above, below in parts), common
     if expression.is_Mul:
         return prod(above for above, _ in parts), sum((below for _, below in parts), Counter())
     if not expression.is_Pow:
@@ -82,15 +82,15 @@ def _terms(expression: sp.Expr) -> tuple[int, Counter[sp.Expr]]:
     scaled = Counter({base: times * power for base, times in below.items()})
     if expression.exp > 0:
         return above**power, scaled
-    return _expanded(scaled), Counter({expression.base: power})
+    return _expanded_size(scaled), Counter({expression.base: power})
 
 
-def _expanded(powers: Counter[sp.Expr]) -> int:
+def _expanded_size(powers: Counter[sp.Expr]) -> int:
     return prod(_terms(base)[0] ** times for base, times in powers.items())
 
 
 def lowest_terms(expression: sp.Expr) -> sp.Expr:
-    """A rational function as one fraction without common factors; what is large as it is."""
+    """Reduces a rational function to lowest terms; a large expression is returned unchanged."""
     if expression.is_Rational or not is_rational_function(expression) or is_large(expression):
         return expression
     above, below = _polynomials(*expression.as_numer_denom())
@@ -99,7 +99,7 @@ def lowest_terms(expression: sp.Expr) -> sp.Expr:
 
 
 def _polynomials(*expressions: sp.Expr) -> list[PolyElement]:
-    """Each as a polynomial of one ring, which multiplies and adds faster than `expand` does."""
+    """Converts expressions to polynomials of one ring, which is faster than `expand`."""
     symbols = set().union(*(x.free_symbols for x in expressions))
     polynomials, _ = sring([sp.S.One, *symbols], domain=QQ)
     return [polynomials.from_expr(x) for x in expressions]
@@ -139,9 +139,10 @@ def _same(lhs: sp.Expr, rhs: sp.Expr) -> bool:
 
 
 def limit(side: Sides, eps: sp.Symbol) -> sp.Matrix | sp.Expr:
-    """What a rational function, or a matrix of them, tends to as ``eps`` -> 0 at almost all points.
+    """Limit of a rational function, or of a matrix of them, as ``eps`` -> 0 at almost all points.
 
-    That is its value at 0 wherever no divisor is 0 there; ValueError for one that is 0 everywhere.
+    The limit is the value at 0 wherever no divisor is 0 there.  Raises ValueError for a divisor
+    that is 0 everywhere.
     """
     if isinstance(side, sp.MatrixBase):
         return side.applyfunc(lambda entry: limit(entry, eps))
@@ -202,7 +203,7 @@ def apart(one: sp.Expr, other: sp.Expr) -> bool:
 
 
 def sign_of_number(number: sp.Expr) -> int | None:
-    """-1, 0 or 1; None where rounding hides it, as that of sqrt(2)**2 - 2 may be hidden."""
+    """Returns -1, 0 or 1, or None where rounding hides the sign, as it may for sqrt(2)**2 - 2."""
     try:
         value = number if number.is_Rational else number.evalf(2, strict=True)
     except PrecisionExhausted:

@@ -23,8 +23,8 @@ Conditions: TypeAlias = tuple[sp.Basic, ...]  # relations that hold in a cell
 def in_cells(part: Part) -> Found:
     """Whether pairs have one limit in every cell; thin sets between cells are left out."""
     facts = tuple(part.facts())
-    gaps = [_by_signs(solved(one - other, facts)) for one, other in part.pairs()]
-    messages = [*gaps, *(_by_signs(solved(x, facts)) for x in part.messages())]
+    gaps = [_name_signs(solved(one - other, facts)) for one, other in part.pairs()]
+    messages = [*gaps, *(_name_signs(solved(x, facts)) for x in part.messages())]
     divisors = {p.base for x in messages for p in x.atoms(sp.Pow) if p.exp.is_negative}
     try:
         for k, (conditions, found) in enumerate(_cells([*gaps, *divisors], facts)):
@@ -89,6 +89,6 @@ def _point(conditions: Conditions) -> dict[sp.Symbol, sp.Expr] | None:
     return None if model is None else point(model, reals.symbols)
 
 
-def _by_signs(value: sp.Expr) -> sp.Expr:
+def _name_signs(value: sp.Expr) -> sp.Expr:
     """An expression with signs in place of sizes and maxima."""
     return by_sizes(value).replace(sp.Abs, lambda z: z * Sign(z))

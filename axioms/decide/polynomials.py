@@ -1,7 +1,7 @@
-"""Whether a rational function is 0, by polynomials over products of polynomials.
+"""Decides whether a rational function is 0, by polynomials over products of polynomials.
 
 Terms over one denominator are added up first: most identities end there, and one fraction of all
-terms would be far longer.  The arithmetic is that of SymPy's rings of polynomials.
+terms would be far longer.  The arithmetic is done in SymPy's rings of polynomials.
 """
 
 import itertools
@@ -15,8 +15,8 @@ import sympy as sp
 from sympy import QQ, ring
 from sympy.polys.rings import PolyElement
 
-Powers: TypeAlias = frozenset[tuple[PolyElement, int]]  # of different polynomials, to be multiplied
-Fractions: TypeAlias = dict[Powers, PolyElement]  # what stands over each denominator
+Powers: TypeAlias = frozenset[tuple[PolyElement, int]]  # factors, all different polynomials
+Fractions: TypeAlias = dict[Powers, PolyElement]  # denominator -> numerator
 
 ONE: Powers = frozenset()
 
@@ -46,11 +46,11 @@ class _Ring:
         if e.is_Rational:
             return {ONE: self.ring(QQ(e.p, e.q))}
         if e.is_Add:
-            return _added(*map(self.fractions, e.args))
+            return _add(*map(self.fractions, e.args))
         if e.is_Mul:
-            return reduce(_multiplied, map(self.fractions, e.args))
+            return reduce(_multiply, map(self.fractions, e.args))
         factor = self.fractions(e.base)
-        return reduce(_multiplied, [factor if e.exp > 0 else self._inverse(factor)] * abs(e.exp))
+        return reduce(_multiply, [factor if e.exp > 0 else self._inverse(factor)] * abs(e.exp))
 
     def _inverse(self, terms: Fractions) -> Fractions:
         above, below = _over_one(terms)
@@ -64,7 +64,7 @@ class _Ring:
         return {frozenset(powers.items()): below.quo_ground(above.LC)}
 
 
-def _added(*sums: Fractions) -> Fractions:
+def _add(*sums: Fractions) -> Fractions:
     found: defaultdict[Powers, list[PolyElement]] = defaultdict(list)
     for below, above in itertools.chain.from_iterable(terms.items() for terms in sums):
         found[below].append(above)
@@ -72,7 +72,7 @@ def _added(*sums: Fractions) -> Fractions:
 
 
 def _total(polynomials: Sequence[PolyElement]) -> PolyElement:
-    """Their sum, term by term: to add one to the other would copy all terms again and again."""
+    """Adds polynomials term by term; adding one to another would copy all terms each time."""
     first, *others = polynomials
     if not others:
         return first
@@ -82,12 +82,12 @@ def _total(polynomials: Sequence[PolyElement]) -> PolyElement:
     return first.ring.from_dict(terms)
 
 
-def _multiplied(one: Fractions, other: Fractions) -> Fractions:
+def _multiply(one: Fractions, other: Fractions) -> Fractions:
     pairs = itertools.product(one.items(), other.items())
-    return _added(*({_joined(b, d): a * c} for (b, a), (d, c) in pairs))
+    return _add(*({_join(b, d): a * c} for (b, a), (d, c) in pairs))
 
 
-def _joined(one: Powers, other: Powers) -> Powers:
+def _join(one: Powers, other: Powers) -> Powers:
     if not one or not other:
         return one or other
     return frozenset((Counter(dict(one)) + Counter(dict(other))).items())

@@ -96,7 +96,7 @@ class Reals:
         if part.is_Rational:
             return z3.Q(int(part.p), int(part.q))
         if part in (*UNDEFINED, -sp.oo):
-            return self._undefined()
+            return self._no_number()
         if part.is_Symbol:
             return self._symbol(part)
         if part.is_Add:
@@ -114,7 +114,7 @@ class Reals:
             return reduce(lambda a, b: self._extreme(part, a, b), part.args, None)
         if isinstance(part, sp.Piecewise):
             return self._cases(list(part.args))
-        return self._named(part)
+        return self._named_term(part)
 
     def _symbol(self, symbol: sp.Symbol) -> Term:
         self.symbols[symbol] = term = z3.Real(symbol.name)
@@ -147,26 +147,26 @@ class Reals:
     def _cases(self, cases: list[sp.Tuple]) -> Term:
         """The value in the first case that holds; undefined where no case holds."""
         if not cases:
-            return self._undefined()
+            return self._no_number()
         (value, case), *rest = cases
         holds = self.fact(case)
-        found = self._guarded(holds, lambda: self.term(value))
+        found = self._guard(holds, lambda: self.term(value))
         if case == sp.true:
             return found
-        return z3.If(holds, found, self._guarded(z3.Not(holds), lambda: self._cases(rest)))
+        return z3.If(holds, found, self._guard(z3.Not(holds), lambda: self._cases(rest)))
 
-    def _undefined(self) -> Term:
+    def _no_number(self) -> Term:
         """No number, as after a division by 0."""
         self.divisors.append(Divisor(sp.nan, z3.RealVal(0), z3.And(self._guards)))
         return z3.RealVal(0)
 
-    def _guarded(self, guard: Fact, made: Any) -> Term:
+    def _guard(self, guard: Fact, made: Any) -> Term:
         self._guards.append(guard)
         term = made()
         self._guards.pop()
         return term
 
-    def _named(self, part: sp.Expr) -> Term:
+    def _named_term(self, part: sp.Expr) -> Term:
         base, power = part.as_base_exp()
         if base == sp.E and part != sp.E:
             return self._exponential(power)

@@ -1,7 +1,7 @@
-"""What runs and what is decided, written down: a verdict rests on it and not on words.
+"""Records function calls and decisions, so that a verdict rests on them and not on words.
 
-``axioms.evidence.evidence`` reads it.  Inside ``disturbing()`` all that runs of the project returns
-something else: what is decided in the same way then is decided about nothing.
+``axioms.evidence.evidence`` reads the record.  Inside ``disturbing()`` every noted function of the
+project returns something else: a decision that comes out the same there is about nothing.
 """
 
 from collections.abc import Callable, Iterable, Iterator, Mapping
@@ -20,16 +20,16 @@ Arguments = ParamSpec("Arguments")
 Found = TypeVar("Found")
 Point: TypeAlias = Mapping[sp.Symbol, sp.Expr]
 Instead: TypeAlias = Callable[[str, Mapping[str, Any], Any], Any]
-"""What a function returns, from its name, its arguments by name, and what it found."""
+"""Replaces a result, from the function's name, its arguments by name, and the result."""
 
 
 class Depends(BaseException):
-    """Ends a disturbed run: a decision depends on what the project's functions return."""
+    """Ends a disturbed run: a decision depends on results of the project's functions."""
 
 
 @dataclass(frozen=True)
 class Record:
-    """What ran and what was decided, in order: names and SymPy expressions, nothing else."""
+    """Functions that ran and decisions, in order: names and SymPy expressions, nothing else."""
 
     ran: dict[str, None] = field(default_factory=dict)  # functions of the project
     decisions: list[Decision] = field(default_factory=list)
@@ -55,7 +55,7 @@ _RECORD: ContextVar[Record | None] = ContextVar("record", default=None)
 
 @contextmanager
 def recording(record: Record | None = None) -> Iterator[Record]:
-    """A new record of what runs and is decided inside the block, in this context alone."""
+    """Records calls and decisions inside the block, in this context alone."""
     record = record or Record()
     token = _RECORD.set(record)
     try:
@@ -77,7 +77,7 @@ def disturbing(decision: str, answers: list[bool]) -> AbstractContextManager[Rec
 def replacing(
     instead: Instead, answers: Iterable[bool], *, free_signs: bool = False
 ) -> AbstractContextManager[Record]:
-    """A block in which noted functions return what ``instead`` gives, and these are the answers.
+    """Lets noted functions return ``instead(...)`` inside the block, and decisions ``answers``.
 
     With ``free_signs`` every ``sign_cases`` gives one matrix of symbols instead of all its cases.
     """
@@ -128,7 +128,7 @@ def decided(
 
 @contextmanager
 def sign_case(signs: Iterable[int]) -> Iterator[None]:
-    """A block whose decisions are those of one case of signs."""
+    """Marks every decision inside the block with one case of signs."""
     if (record := _RECORD.get()) is None:
         yield
         return
@@ -151,7 +151,7 @@ def noted(function: Callable[Arguments, Found]) -> Callable[Arguments, Found]:
         record.ran[name] = None
         if record.instead is None:
             return function(*args, **kwargs)
-        with recording():  # what it calls is left as it is
+        with recording():  # functions that it calls are not replaced
             found = function(*args, **kwargs)
         given = bound.bind(*args, **kwargs).arguments
         replaced: Found = record.instead(name, given, found)
@@ -165,19 +165,19 @@ class Unknown(sp.Dummy):  # type: ignore[misc]  # SymPy has no types
 
 
 def _disturb(name: str, given: Mapping[str, Any], found: Any) -> Any:
-    return _disturbed(found)
+    return _times_unknown(found)
 
 
-def _disturbed(found: Any) -> Any:
-    """What a function of the project returned, with an unknown factor at each number in it."""
+def _times_unknown(found: Any) -> Any:
+    """Multiplies each number in a function's result by an unknown factor."""
     if isinstance(found, sp.MatrixBase):
-        return found.applyfunc(_disturbed)
+        return found.applyfunc(_times_unknown)
     if isinstance(found, sp.Expr | int):
         return (found or 1) * Unknown(positive=True)
     if isinstance(found, list | tuple):
-        return type(found)(map(_disturbed, found))
+        return type(found)(map(_times_unknown, found))
     if isinstance(found, dict):
-        return {key: _disturbed(value) for key, value in found.items()}
+        return {key: _times_unknown(value) for key, value in found.items()}
     if is_dataclass(found) and not isinstance(found, type):
-        return replace(found, **_disturbed(vars(found)))
+        return replace(found, **_times_unknown(vars(found)))
     return found

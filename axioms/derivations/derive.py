@@ -1,10 +1,10 @@
-"""Deriving rules: from the forward operation, by one first-order expansion, to the messages.
+"""Derives rules: from the forward operation, by one first-order expansion, to the messages.
 
 Up to one choice all rules are the same calculation (Deep Taylor Decomposition, Sec. 2.3):
 
   1  expand every output f_j at the observed operands and read the expansion with reference 0, so
      that operand i contributes c_ij = x_i df_j/dx_i
-  2  what the contributions leave over, f_j - sum_i c_ij, is given to no operand
+  2  give the residual f_j - sum_i c_ij to no operand
   3  pass on R_j c_ij / d_j, where d_j is either the output f_j or the sum of the contributions
 
 The choice of d_j in step 3 is not derived but made, rule by rule: AttnLRP divides by the output
@@ -12,7 +12,7 @@ at the softmax (Eq. 5) and by the sum at products (Eqs. 3 and 4).  With the othe
 would be a different rule, so no single choice gives both.
 
 ``axioms.derivations.operations`` lists the operations, and ``axioms.derivations.roots`` derives
-what is expanded around another point.  Nothing is taken from ``axioms.rules``: the forward
+rules by expansion around another point.  Nothing is taken from ``axioms.rules``: the forward
 operations are written out again, and tests prove that the last formula of every derivation is the
 message there.
 """
@@ -31,7 +31,7 @@ EPS = sp.Symbol("epsilon", positive=True)
 
 @dataclass(frozen=True)
 class Step:
-    """One line of a derivation: what is done, and the formulas it arrives at."""
+    """One line of a derivation: its text, and the formulas it arrives at."""
 
     text: str
     formulas: tuple[sp.Basic, ...] = ()
@@ -45,8 +45,8 @@ class Operation:
     operands: Mapping[str, Matrix]  # expanded in these; all other symbols are held constant
     outputs: Matrix
     denominator: str  # OUTPUT or SUM
-    assumes: str  # what is held constant or taken for granted
-    drops: str  # what the expansion leaves to no operand, in words
+    assumes: str  # the quantities held constant, or other assumptions
+    drops: str  # the residual that no operand receives, in words
     stabilised: bool = True
     names: Mapping[sp.Basic, sp.Symbol] = field(default_factory=dict)  # of transcendental parts
 
@@ -58,7 +58,7 @@ class Derivation:
     operation: Operation
     relevance: Matrix  # of the outputs: generic symbols
     signs: Matrix  # of the denominators: generic symbols, so that all cases hold at once
-    residual: Matrix  # what the expansion leaves over, per output
+    residual: Matrix  # of the expansion, per output
     messages: tuple[Matrix, ...]
     steps: tuple[Step, ...]
 
@@ -66,7 +66,7 @@ class Derivation:
 def contributions(operation: Operation, j: int, *, at: Number = 1) -> tuple[Matrix, ...]:
     """c_ij = x_i df_j/dx_i of output j, one matrix per operand; slopes are taken at ``at * x``.
 
-    ``at=1`` is the observed point, on which every rule of this project rests.
+    Every rule of this project rests on the observed point, ``at=1``.
     """
     symbols = [x for operand in operation.operands.values() for x in operand]
     moved = {x: at * x for x in symbols}

@@ -16,7 +16,7 @@ from axioms.derivations.roots import ROOTS
 
 
 def linear(inputs: int = 2, outputs: int = 1, *, rule: str = kinds.EPSILON) -> Operation:
-    """Eq. 1: a linear layer is its own expansion, and its bias is what is left over."""
+    """Eq. 1: a linear layer is its own expansion, and its bias is the residual."""
     x, w, b = generic("x", 1, inputs), generic("w", inputs, outputs), generic("b", 1, outputs)
     return Operation(
         rule=rule,

@@ -50,7 +50,7 @@ def _operation(rule: str, x: Matrix, outputs: Matrix) -> Operation:
     )
 
 
-def _signed(inputs: int, outputs: int, *, bias: bool = False) -> tuple[Matrix, Matrix]:
+def _mixed_signs(inputs: int, outputs: int, *, bias: bool = False) -> tuple[Matrix, Matrix]:
     """Positive inputs and weights of both signs: of every output all weights but one are > 0.
 
     The last of ``inputs`` is 1 if it stands for a ``bias``.
@@ -124,7 +124,7 @@ def on_a_line(
 
 def z_plus(inputs: int = 3, outputs: int = 1, *, bias: bool = False) -> Derivation:
     """The z+ rule: only inputs with a positive contribution move."""
-    x, w = _signed(inputs, outputs, bias=bias)
+    x, w = _mixed_signs(inputs, outputs, bias=bias)
     return on_a_line(
         "z-plus",
         x,
@@ -137,7 +137,7 @@ def z_plus(inputs: int = 3, outputs: int = 1, *, bias: bool = False) -> Derivati
 
 def gamma(inputs: int = 3, outputs: int = 1, *, bias: bool = False) -> Derivation:
     """The gamma rule: inputs with a positive contribution move faster."""
-    x, w = _signed(inputs, outputs, bias=bias)
+    x, w = _mixed_signs(inputs, outputs, bias=bias)
     return on_a_line(
         "gamma",
         x,
@@ -165,7 +165,7 @@ def split_by_size(operands: int = 3) -> Derivation:
 
 def alpha_beta(inputs: int = 3, outputs: int = 1, *, bias: bool = False) -> Derivation:
     """The alpha-beta rule, which is a definition: z+ on either sign, mixed."""
-    x, w = _signed(inputs, outputs, bias=bias)
+    x, w = _mixed_signs(inputs, outputs, bias=bias)
     outputs_of, relevance = x * w, generic("R", 1, outputs)
     parts = Matrix(*w.shape, lambda i, j: x[i] * w[i, j])
     above = parts.applyfunc(lambda c: c if c.is_positive else 0)
@@ -217,4 +217,4 @@ ROOTS: dict[str, Callable[[], Derivation]] = {
     "alpha-beta rule of a linear layer": alpha_beta,
     "sum split by absolute value": split_by_size,
 }
-"""By name: the derivations that divide what arrives by sizes."""
+"""Derivations by name that divide the arriving relevance by sizes."""

@@ -1,1 +1,1 @@
-"""Theorems as tests: what a verdict rests on, and how it is shown."""
+"""Theorems as tests: their verdicts, and the evidence for each."""

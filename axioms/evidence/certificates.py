@@ -93,16 +93,16 @@ def _at_a_point(decision: Decision, known: Container[sp.Symbol]) -> Decision:
 
 
 def _agree(writer: Writer, one: Sides, other: Sides, decision: Decision) -> bool:
-    """Whether the checker can say that sides from graphs are those that SymPy has found.
+    """Whether the checker confirms that the sides from graphs equal the sides that SymPy found.
 
-    Raises ValueError where it says that they are others.
+    Raises ValueError where the checker finds a difference.
     """
     if one == other:
         return False
     try:
         pairs = [(writer.formula(a), writer.formula(b)) for a, b in zip(one, other, strict=True)]
         if decision.signs:
-            return True  # for all cases at once, of which ``other`` is one
+            return True  # the pairs cover all cases at once, and ``other`` is one of them
         at = Symbols((x, check.Value(y)) for x, y in writer.point(decision).items())
         run = check.Run(vars(writer), at) if decision.kind == DIFFER_AT else writer.free
         with _within(MOST):

@@ -1,10 +1,10 @@
-"""How much each theorem decides: a run that decides less than it once did is not a proof.
+"""Counts how much each theorem decides: a run that decides less than it once did is no proof.
 
-``counts.json`` says of every run of a theorem's test how many identities it decides, how many more
-have both sides the same as written, what it finds to differ, over how many symbols of each name
-(``symbols x``), how many of these may have either sign, and in how many cases of signs.
-``python -m axioms.evidence.counts`` runs the theorems, or those of the files that it is given, and
-writes what they decide.
+``counts.json`` holds, for every run of a theorem's test, the number of identities that it decides,
+of further identities whose sides are equal as written, of differences, of symbols of each name
+(``symbols x``), of symbols that may have either sign, and of cases of signs.
+``python -m axioms.evidence.counts FILE ...`` runs the theorems of the files, or all, and writes
+their counts.
 """
 
 import json
@@ -27,11 +27,11 @@ KEPT = Path(__file__).with_name("counts.json")
 Counts = dict[str, dict[str, int]]  # run -> name -> number
 COMMAND = "python -m axioms.evidence.counts"
 EITHER_SIGN = ("", "real", "nonzero")
-"""What is assumed of symbols whose sign is not."""
+"""Assumptions that leave the sign of a symbol open."""
 
 
 def counted(decisions: Iterable[Decision]) -> dict[str, int]:
-    """How many of each, by name: identities (those ``as written`` apart), differences, ..."""
+    """Counts decisions by name: identities, identities ``as written``, differences, ..."""
     decisions = list(decisions)
     equal = [d for d in decisions if d.kind == IDENTICAL and d.verdict and d.symbols]
     unequal = [d for d in decisions if d.symbols and (d.kind == IDENTICAL) != d.verdict]
@@ -48,17 +48,17 @@ def counted(decisions: Iterable[Decision]) -> dict[str, int]:
 
 
 def _family(symbol: str) -> str:
-    """What symbols of one matrix, or of one function, share of their names."""
+    """The name that symbols of one matrix, or of one function, begin with."""
     return re.split(r"[\d\[({ ]", symbol)[0]
 
 
 def key(item: pytest.Item) -> str:
-    """What a run of a theorem's test is called in ``counts.json``."""
+    """The key of a run of a theorem's test in ``counts.json``."""
     return f"{item.path.name}::{item.name}"
 
 
 def hold(item: pytest.Item, decisions: Iterable[Decision]) -> None:
-    """ValueError, if a run of one of the package's own theorems decides less than is kept of it."""
+    """Raises ValueError if a run of one of our own theorems decides less than its kept counts."""
     if item.path.parent != THEOREMS:
         return
     kept = schema.read(KEPT, Counts, "counts of theorems")
@@ -77,7 +77,7 @@ def hold(item: pytest.Item, decisions: Iterable[Decision]) -> None:
 
 
 def _gone(item: pytest.Item, kept: Iterable[str]) -> list[str]:
-    """Kept runs of this file that its tests have no more, and kept files that are no more."""
+    """Kept runs that this file no longer has, and kept files that no longer exist."""
     runs = Counter(name.partition("[")[0] for name in kept)
     here = f"{item.path.name}::"
     module = vars(sys.modules[item.function.__module__])  # type: ignore[attr-defined]
@@ -92,7 +92,7 @@ def _gone(item: pytest.Item, kept: Iterable[str]) -> list[str]:
 
 
 def main(*names: str) -> None:
-    """Runs all theorems, or those of some files by name, and writes what they decide."""
+    """Runs all theorems, or the theorems of some files by name, and writes their counts."""
     paths = [THEOREMS / name for name in names] or [THEOREMS]
     kept = schema.read(KEPT, Counts, "counts of theorems") if names else {}
     found = {name: n for name, n in kept.items() if name.partition("::")[0] not in names}

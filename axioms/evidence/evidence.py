@@ -1,4 +1,4 @@
-"""What a verdict rests on: each run of a theorem's test must have decided what it says.
+"""Checks the evidence for a verdict: each run of a theorem's test must have decided its statement.
 
 A pytest plugin, with one hook: both ``pytest axioms`` and ``lrp-axioms prove`` use it.
 """
@@ -16,7 +16,7 @@ from axioms.evidence import scope as scopes
 from axioms.evidence.counts import hold
 from axioms.evidence.statements import THEOREMS, Claim
 
-Properties: TypeAlias = list[tuple[str, object]]  # what a run of a test says of itself
+Properties: TypeAlias = list[tuple[str, object]]  # recorded by a run of a test
 
 VERDICTS = ("proved", "refuted")
 DECISIONS = pytest.StashKey[list[Decision]]()  # of one run of a test
@@ -75,13 +75,13 @@ def proof(record: Record) -> Properties:
         )
     _needs_to_run(record)
     count = sum(not decision.is_trivial for decision in general)
-    return [(COUNT, count), *((POINT, text) for text in _evaluated(record))]
+    return [(COUNT, count), *((POINT, text) for text in _evaluate(record))]
 
 
 def refutation(record: Record, words: str) -> Properties:
-    """The points that refute, evaluated again, or a ValueError that says why none does.
+    """Evaluates the refuting points again; raises ValueError that says why none refutes.
 
-    ``words`` is what the test says of them; it must name two values that differ.
+    ``words`` is the witness in the words of the test; it must name two values that differ.
     """
     if not record.differences:
         raise ValueError(
@@ -89,7 +89,7 @@ def refutation(record: Record, words: str) -> Properties:
             "axioms.decide.identity.differ_at"
         )
     _needs_to_run(record)
-    points = _evaluated(record)
+    points = _evaluate(record)
     values = [
         [str(value_at(side, found.point)) for side in (found.left, found.right)]
         for found in record.differences
@@ -102,8 +102,8 @@ def refutation(record: Record, words: str) -> Properties:
     return [(COUNT, count), *((POINT, text) for text in points)]
 
 
-def _evaluated(record: Record) -> list[str]:
-    """Every recorded difference, its point put into both sides again."""
+def _evaluate(record: Record) -> list[str]:
+    """Puts the point of every recorded difference into both sides again, and words the values."""
     texts = []
     for found in record.differences:
         lhs, rhs, point = found.left, found.right, found.point

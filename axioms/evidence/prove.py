@@ -1,4 +1,4 @@
-"""Running the theorems, and what each of them established."""
+"""Runs the theorems, and returns the verdict of each."""
 
 import contextlib
 import os
@@ -22,12 +22,12 @@ MARKER = "theorem(number, statement, verdict): a statement, 'proved' or 'refuted
 
 @dataclass(frozen=True, kw_only=True)
 class Verdict:
-    """What one theorem test established: one row of the table of theorems."""
+    """The verdict of one theorem test: one row of the table of theorems."""
 
     number: int
     statement: str
     verdict: str  # "proved", "refuted" or "not established"
-    witness: str  # what refutes the statement, in words or else the first of ``points``
+    witness: str  # refutes the statement: words of the test, or else the first of ``points``
     method: str  # how a proof goes
     identities: int  # how many were decided over symbols
     points: str  # where two sides were found to differ, evaluated once more after the test
@@ -36,7 +36,7 @@ class Verdict:
     test: str  # such as axioms/theorems/test_linear.py::test_...
     error: str  # why nothing was established; empty otherwise
     label: str = ""  # such as 10b; the number alone if it has one statement
-    given: str = ""  # what is assumed of symbols, beside that they are real
+    given: str = ""  # assumptions on symbols, beside being real
     scope: str = ""  # how many inputs or channels a proof decides, and why it is so of others
 
 
@@ -82,17 +82,17 @@ def prove(
     decisions: dict[str, list[Decision]] | None = None,
     plugins: Sequence[object] = (),
 ) -> list[Verdict]:
-    """Runs the theorem tests under ``paths`` (default: all) and says what each established.
+    """Runs the theorem tests under ``paths`` (default: all) and returns a verdict for each.
 
-    As ``numbered``.  ``decisions`` is given what all runs of each test decided, in order, by the
-    ``test`` of its verdict; ``plugins`` of pytest may look on.  Nothing is printed or written, and
-    neither the current directory nor the user's pytest configuration matters.  Raises RuntimeError
-    if a file cannot be read or holds no theorem, and ValueError for a marker that is not (number,
-    statement, verdict).
+    The verdicts are in the order of ``numbered``.  ``decisions``, if given, receives the decisions
+    of all runs of each test, in order, by the ``test`` of its verdict; ``plugins`` of pytest may
+    look on.  Nothing is printed or written, and neither the current directory nor the user's pytest
+    configuration matters.  Raises RuntimeError if a file cannot be read or holds no theorem, and
+    ValueError for a marker that is not (number, statement, verdict).
     """
     chosen = [Path(path).resolve() for path in paths or (THEOREMS,)]
     recorder = _Recorder()
-    with _undisturbed(chosen):
+    with _isolated_pytest(chosen):
         status = pytest.main(
             [*_options(), *map(str, chosen)], plugins=[recorder, evidence, *plugins]
         )
@@ -116,7 +116,7 @@ def prove(
 
 
 def numbered(verdicts: Iterable[Verdict]) -> list[Verdict]:
-    """In order of number and then as given, labelled 10a, 10b, ... where a number has several."""
+    """Sorts verdicts by number, stably, and labels several of one number 10a, 10b, ..."""
     of_number: dict[int, list[Verdict]] = {}
     for verdict in verdicts:
         of_number.setdefault(verdict.number, []).append(verdict)
@@ -149,8 +149,8 @@ def _options() -> list[str]:
 
 
 @contextlib.contextmanager
-def _undisturbed(paths: list[Path]) -> Iterator[None]:
-    """No pytest settings from the environment, no bytecode files, no modules left behind."""
+def _isolated_pytest(paths: list[Path]) -> Iterator[None]:
+    """Keeps pytest settings of the environment out, and leaves no bytecode or modules behind."""
     before = set(sys.modules)
     try:
         with mock.patch.dict(os.environ), mock.patch.object(sys, "dont_write_bytecode", new=True):
@@ -178,7 +178,7 @@ def _verdict(
         said = evidence.claim(next(items[0].iter_markers("theorem")))
     except ValueError as error:
         raise ValueError(f"{test}: {error}") from None
-    found = _recorded(reports)
+    found = _collect_records(reports)
     points = found.pop(evidence.POINT)
     why_not = _error(items, reports)
     return Verdict(
@@ -198,8 +198,8 @@ def _verdict(
     )
 
 
-def _recorded(reports: Sequence[pytest.TestReport]) -> dict[str, list[Any]]:
-    """What the runs of one test recorded: counts of every run, and texts, each once, in order."""
+def _collect_records(reports: Sequence[pytest.TestReport]) -> dict[str, list[Any]]:
+    """Records of one test's runs: the counts of every run, and each text once, in order."""
     keys = ("witness", "method", evidence.COUNT, evidence.POINT, evidence.RAN)
     found: dict[str, list[Any]] = {key: [] for key in keys}
     for report in reports:
@@ -210,7 +210,7 @@ def _recorded(reports: Sequence[pytest.TestReport]) -> dict[str, list[Any]]:
 
 
 def _error(items: Sequence[pytest.Item], reports: Sequence[pytest.TestReport]) -> str:
-    """What went wrong, or '' if every run of the test passed."""
+    """The failures of the test's runs, or '' if every run passed."""
     failures = [report.longreprtext for report in reports if report.failed]
     if failures:
         return "\n".join(failures)

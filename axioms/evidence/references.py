@@ -1,8 +1,8 @@
-"""What the rules computed inside a decision, as references to the graphs that they ran on.
+"""Replaces results of rules inside a decision by references to the graphs that they ran on.
 
 A theorem's test runs once more, and here every rule returns functions of the symbols that it was
 given: ``limit`` and points go into their arguments, and each stands for one entry of the values or
-of the relevance of a graph.  A certificate gives the graph in the place of what SymPy made of it.
+of the relevance of a graph.  A certificate gives the graph in place of SymPy's result.
 """
 
 from collections.abc import Callable, Mapping, Sequence
@@ -53,7 +53,7 @@ class References:
     places: dict[str, tuple[int, Place]] = field(default_factory=dict)  # by name of the function
 
     def add(self, steps: list[Step]) -> Callable[[str, int, Matrix], Matrix]:
-        """A graph, and what gives the functions for the values or the relevance of a step."""
+        """Adds a graph; returns the maker of functions for the values or relevance of a step."""
         steps = [
             (op, rule, args, {name: sp.sympify(x) for name, x in more.items()})
             for op, rule, args, more in steps
@@ -76,9 +76,9 @@ class References:
 
 
 def traced(item: pytest.Item, decisions: Sequence[Decision]) -> tuple[list[Decision], References]:
-    """The first decisions of a test, as many as it makes where rules return functions.
+    """The first decisions of a test, as many as it makes while rules return functions.
 
-    All cases of signs are one, of symbols; ``decisions`` are those of one case.
+    All cases of signs become one, in symbols; ``decisions`` belong to one case.
     """
     references = References()
     again = repeated(item, decisions, partial(_instead, references), free_signs=True)
@@ -88,7 +88,7 @@ def traced(item: pytest.Item, decisions: Sequence[Decision]) -> tuple[list[Decis
 def repeated(
     item: pytest.Item, decisions: Sequence[Decision], instead: Instead, *, free_signs: bool = False
 ) -> list[Decision]:
-    """The first decisions of a test where functions of the project return what ``instead`` says."""
+    """The first decisions of a test whose noted functions return ``instead(...)``."""
     noted = list(item.user_properties)
     undecided = mock.patch.multiple(
         decide, _same=lambda *_: False, apart=lambda *_: False, value_at=lambda *_: sp.Integer(0)
@@ -99,7 +99,7 @@ def repeated(
             with undecided:
                 item.runtest()
         except (Exception, pytest.fail.Exception, pytest.skip.Exception):
-            pass  # it needs the values of what rules return; what it has decided is kept
+            pass  # the test needs the values that rules return; its decisions so far are kept
         finally:
             item.user_properties[:] = noted
     return record.decisions
@@ -139,15 +139,13 @@ def sweep(
     for node in order:
         live = node.op == INPUT or node in rules or (node.op == TRANSPOSE and node.args[0] in at)
         if not live and node is not root:
-            continue  # it is a matrix to what uses it
+            continue  # its users read it as a matrix
         operands = [_operand(arg, values, at, steps) for arg in node.args if live]
         if node.op == kinds.SCORES:  # a product with its second operand transposed
             steps.append((TRANSPOSE, TRANSPOSE, operands[1:], {}))
             operands[1] = len(steps) - 1
         given = _options(eps, signs.get(node))
-        step = (
-            _operation(node, rules.get(node, ""), values, given) if live else _fixed(values[node])
-        )
+        step = _operation(node, rules.get(node, ""), values, given) if live else _leaf(values[node])
         at[node] = len(steps)
         op, rule, more = step
         if rule not in check.RULES[op].split():
@@ -160,17 +158,17 @@ def sweep(
     return steps, at
 
 
-def _fixed(value: Matrix) -> tuple[str, str, More]:
+def _leaf(value: Matrix) -> tuple[str, str, More]:
     return PARAMETER, NONE, {"value": value}
 
 
 def _operand(
     node: Node, values: Mapping[Node, Matrix], at: Mapping[Node, int], steps: list[Step]
 ) -> int:
-    """The step of an operand, which is a new one of its value if no input reaches it."""
+    """The step of an operand; adds a leaf with its value if no input reaches the operand."""
     if node in at:
         return at[node]
-    op, rule, more = _fixed(values[node])
+    op, rule, more = _leaf(values[node])
     steps.append((op, rule, [], more))
     return len(steps) - 1
 
@@ -257,4 +255,4 @@ RULES: dict[str, Callable[..., list[Step]]] = {
     "taylor": _softmax,
     "softmax": _softmax,
 }
-"""By rule: the graph of one operation on which it ran."""
+"""Builds the graph of one operation for a run of a rule, by the rule's name."""

@@ -1,4 +1,4 @@
-"""Compares the assumptions and sizes that a statement names with those of its test's symbols.
+"""Compares the assumptions and sizes named in a statement with the symbols of its test.
 
 A proof is as wide as its symbols: one of a positive x says nothing of a negative x, and one of 3
 keys nothing of 4.  So a proved statement names every assumption as ``given``, such as
@@ -62,7 +62,7 @@ def named(given: Sequence[str]) -> set[str]:
 
 
 def hold(given: Sequence[str], scope: str, decisions: Sequence[Decision]) -> None:
-    """ValueError, if ``given`` or ``scope`` says less than was assumed or decided."""
+    """Raises ValueError if ``given`` or ``scope`` says less than was assumed or decided."""
     words = {WORDS.index(x) if x in WORDS else x for x in re.findall(r"\w+", scope.lower())}
     if missing := sorted(assumptions(decisions) - named(given)):
         raise ValueError(f"assumed and not said: {', '.join(missing)}; name it in given=[...]")

@@ -1,4 +1,4 @@
-"""Reads the files of theorems without running them: their statements, and what is said of these.
+"""Reads the files of theorems without running them: their statements and the tables about them.
 
 Beside its statements a file has three tables, by the number of a theorem: ``MEANINGS``, a
 paragraph for somebody who reads or makes an explanation; ``THEMES``, the section of
@@ -22,7 +22,7 @@ class Claim(NamedTuple):
     number: int
     statement: str
     verdict: str
-    given: Sequence[str] = ()  # what is assumed of symbols, such as "c > 0: the cap"
+    given: Sequence[str] = ()  # assumptions on symbols, such as "c > 0: the cap"
     scope: str = ""  # the numbers of entries that are decided, and why it is so of others
 
 

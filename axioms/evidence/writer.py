@@ -32,14 +32,14 @@ class Symbols(dict[str, Any]):
 
 @dataclass
 class Writer:
-    """Formulas as lists; what is no symbol and no number is written once, in ``shared``."""
+    """Writes formulas as lists; compound expressions are written once, in ``shared``."""
 
     references: References
-    verifies: bool = True  # that signs and exponentials are those of their operands
+    verifies: bool = True  # checks signs and exponentials against their operands
     known: dict[sp.Symbol, Any] = field(default_factory=dict)  # signs and exponentials
     names: dict[sp.Symbol, str] = field(default_factory=dict)
-    facts: dict[str, str] = field(default_factory=dict)  # what is assumed, by name
-    places: dict[str, int] = field(default_factory=dict)  # in ``shared``, by what stands there
+    facts: dict[str, str] = field(default_factory=dict)  # assumptions, by name
+    places: dict[str, int] = field(default_factory=dict)  # in ``shared``, by the entry there
     shared: list[Data] = field(default_factory=list)
     formulas: dict[sp.Expr, Data] = field(default_factory=dict)
     variants: dict[tuple[int, tuple[sp.Expr, ...]], int] = field(default_factory=dict)
@@ -47,7 +47,7 @@ class Writer:
 
     @cached_property
     def free(self) -> Any:
-        """A run of the checker in which every symbol stands for itself."""
+        """A run of the checker with every symbol standing for itself."""
         return check.Run(vars(self), Symbols())
 
     def formula(self, e: sp.Expr) -> Data:
@@ -56,9 +56,7 @@ class Writer:
         if e.is_Symbol and e not in self.known:
             return self.name(e)
         if e not in self.formulas:
-            self.formulas[e] = (
-                self._of_powers(e) if e.is_Symbol else self._place(self._operation(e))
-            )
+            self.formulas[e] = self._powers(e) if e.is_Symbol else self._place(self._operation(e))
         return self.formulas[e]
 
     def _place(self, operation: Data) -> int:
@@ -66,7 +64,7 @@ class Writer:
         self.shared += [operation] * (place == len(self.shared))
         return place
 
-    def _of_powers(self, symbol: sp.Symbol) -> Data:
+    def _powers(self, symbol: sp.Symbol) -> Data:
         """A sign or an exponential as the checker has it: a product of powers of its symbols."""
         value = self.known[symbol]
         factors: list[Data] = [] if value.number == 1 else [str(value.number)]
@@ -119,14 +117,14 @@ class Writer:
         if (k, at) not in self.variants:
             graph = self.references.graphs[k]
             changed = {x: y for x, y in zip(graph.symbols, at, strict=True) if x != y}
-            steps = [_substituted(step, changed) for step in graph.steps]
+            steps = [_substitute(step, changed) for step in graph.steps]
             written = [self._step(step) for step in steps]
             if written not in self.graphs:
                 self.graphs.append(written)
             place = self.graphs.index(written)
             if self.verifies and any(
                 check.minus(self.value(as_rational(e)), own).number
-                for e, own in self._named(steps, place)
+                for e, own in self._known_values(steps, place)
             ):
                 raise Uncertified("a sign or an exponential is not the one of its operand")
             self.variants[k, at] = place
@@ -144,7 +142,7 @@ class Writer:
                 found[name] = self.formula(given)
         return [op, rule, operands, dict(sorted(found.items()))]
 
-    def _named(self, steps: Sequence[Step], k: int) -> Iterator[tuple[sp.Expr, Any]]:
+    def _known_values(self, steps: Sequence[Step], k: int) -> Iterator[tuple[sp.Expr, Any]]:
         """Each sign and exponential of a graph: as the test has it, and as the checker does."""
         if not any({"sign", "exp"} & more.keys() for *_, more in steps):
             return
@@ -167,11 +165,11 @@ class Writer:
         return [x for x in e.free_symbols if x not in self.known]
 
     def learn(self) -> None:
-        """Finds what stands for a sign or an exponential in a test, graph by graph."""
+        """Finds the symbols that stand for signs or exponentials in a test, graph by graph."""
         for graph in self.references.graphs:
             with suppress(ArithmeticError, LookupError, ValueError):
                 self.graphs.append([self._step(step) for step in graph.steps])
-                for e, own in self._named(graph.steps, len(self.graphs) - 1):
+                for e, own in self._known_values(graph.steps, len(self.graphs) - 1):
                     self._learn(e, own)
 
     def _learn(self, e: sp.Expr, own: Any) -> None:
@@ -202,7 +200,7 @@ def _exponent(name: str) -> list[str]:
     return name[4:-1].split("*") if name.startswith("exp[") else []
 
 
-def _substituted(step: Step, changed: Mapping[sp.Symbol, sp.Expr]) -> Step:
+def _substitute(step: Step, changed: Mapping[sp.Symbol, sp.Expr]) -> Step:
     op, rule, operands, more = step
     changed_more = {name: x.subs(changed, simultaneous=True) for name, x in more.items()}
     return op, rule, operands, changed_more

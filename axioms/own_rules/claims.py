@@ -14,12 +14,12 @@ from axioms.own_rules.settings import Setting
 from axioms.own_rules.uniform import SEEN, uniform
 from axioms.verdict import IN_LIMIT, PROVED
 
-MORE = range(4, 11)  # numbers of inputs at which a rule that is not uniform is tried
+MORE = range(4, 11)  # further numbers of inputs to try a rule that is not uniform
 ANY = f"any number of inputs, if the formula goes on as for 1 to {SEEN[-1]}"
 FEW = "1, 2 and 3 inputs"
 LONGEST = 100  # characters of a formula in a reason
 X, Y, SLOPE = sp.symbols("x y slope", real=True)
-ACTIVATIONS = {  # classes for which conservation is tried if it fails for all activations
+ACTIVATIONS = {  # classes to try conservation on if it fails for all activations
     "activations with the sign of their input, where f(x) != 0": sp.Gt(X * Y, 0),
     "activations with f(x) = x f'(x), such as ReLU": sp.Eq(Y, X * SLOPE),
 }
@@ -70,7 +70,7 @@ def lost(rule: Rule) -> str:
 
 
 def kept_by(rule: Rule) -> str:
-    """Names a class of activations for which a rule conserves; '' if none is known."""
+    """Names a class of activations whose relevance a rule conserves; '' if none is known."""
     setting = Setting(claims(rule.kind)[CONSERVES], rule, None)
     known = (
         name

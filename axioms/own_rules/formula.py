@@ -58,7 +58,7 @@ def check_one_formula(rule: Rule) -> tuple[str, bool]:
         given, _ = for_symbols(rule, count)
         with _comparisons_refused(rule):
             rule.formula(*given)
-        tried = zip(_tried(rule.kind, count), _expected(rule, count), strict=True)
+        tried = zip(_trials(rule.kind, count), _expected_messages(rule, count), strict=True)
         for (generic, at, arguments), expected in tried:
             found = flat(rule.formula(*arguments))
             if not all(map(_agree, found, expected)):
@@ -84,24 +84,24 @@ def _said(at: Values) -> str:
 
 
 @cache
-def _tried(kind: str, count: int) -> list[tuple[bool, Values, list[Nested]]]:
+def _trials(kind: str, count: int) -> list[tuple[bool, Values, list[Nested]]]:
     """Points: if it is generic, its values, and the arguments of a rule there."""
     given = symbols(kind, count)
     tried = []
     for generic, values in _points(len(flat(given))):
-        at = _with_output(kind, given, dict(zip(flat(given), values, strict=True)))
+        at = _add_output(kind, given, dict(zip(flat(given), values, strict=True)))
         tried.append((generic, at, replaced(given, at)))
     return tried
 
 
 @cache
-def _expected(rule: Rule, count: int) -> list[list[sp.Expr]]:
+def _expected_messages(rule: Rule, count: int) -> list[list[sp.Expr]]:
     """The messages of a rule for symbols, evaluated at the trial points."""
     _, messages = for_symbols(rule, count)
-    return [replaced(flat(messages), at) for _, at, _ in _tried(rule.kind, count)]
+    return [replaced(flat(messages), at) for _, at, _ in _trials(rule.kind, count)]
 
 
-def _with_output(kind: str, given: Sequence[Nested], at: Values) -> Values:
+def _add_output(kind: str, given: Sequence[Nested], at: Values) -> Values:
     """The point with the output that its operation computes, and attention weights of sum 1."""
     operation, arguments = OPERATIONS[kind], dict(zip(OPERATIONS[kind].names, given, strict=True))
     if operation.attends:

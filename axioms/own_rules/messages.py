@@ -60,7 +60,7 @@ def _instead(
     def messages(node: Node, xs: Sequence[Matrix], r: Matrix, options: Options) -> list[Matrix]:
         eps = options["eps"]
         matrices = (*xs, FORWARD[node.op](node, *xs), r)
-        checked = Matrix if eps == EPS else _defined  # the solver looks at symbols
+        checked = Matrix if eps == EPS else _check_defined  # the solver looks at symbols
         *rows, y, r_rows = (checked(matrix).tolist() for matrix in matrices)
 
         def at(*operands: Any) -> Any:
@@ -74,7 +74,7 @@ def _instead(
     return dict.fromkeys(own.kinds, messages)
 
 
-def _defined(matrix: Matrix) -> Matrix:
+def _check_defined(matrix: Matrix) -> Matrix:
     if matrix.has(*UNDEFINED):
         raise ZeroDivisionError(f"{matrix} is undefined: 0/0 or a pole of a rule")
     return matrix
@@ -84,28 +84,30 @@ def _limit(message: sp.Expr) -> sp.Expr:
     return limit(message) if message.has(NEAR_0) else message
 
 
-def _added(messages: Iterable[Sequence[Any]]) -> list[Any]:
+def _add(messages: Iterable[Sequence[Any]]) -> list[Any]:
     return [reduce(add, entries) for entries in zip(*messages, strict=True)]
 
 
-def _turned(matrix: Rows) -> Rows:
+def _transpose(matrix: Rows) -> Rows:
     return [list(column) for column in zip(*matrix, strict=True)]
 
 
-def _by_entry(own: AtOutput, *matrices: Rows) -> Rows:
+def _map_entries(own: AtOutput, *matrices: Rows) -> Rows:
     rows = zip(*matrices, strict=True)
     return [[own(*entry) for entry in zip(*row, strict=True)] for row in rows]
 
 
 def _pairs(own: AtOutput, node: Node, xs: Sequence[Rows], y: Rows, r: Rows) -> list[Rows]:
     """Messages entry by entry: to the first operand, and to the second operand."""
-    found = _by_entry(own, *xs, y, r)
+    found = _map_entries(own, *xs, y, r)
     return [[[pair[k] for pair in row] for row in found] for k in (0, 1)]
 
 
-def _by_output(own: AtOutput, a: Rows, v: Rows, o: Rows, r: Rows, *bias: Rows) -> list[list[Any]]:
+def _output_messages(
+    own: AtOutput, a: Rows, v: Rows, o: Rows, r: Rows, *bias: Rows
+) -> list[list[Any]]:
     """Messages from every output of a matrix product, by row and column of the output."""
-    columns = list(enumerate(_turned(v)))
+    columns = list(enumerate(_transpose(v)))
     return [
         [own(row, column, *(b[0][p] for b in bias), o[j][p], r[j][p]) for p, column in columns]
         for j, row in enumerate(a)
@@ -114,22 +116,22 @@ def _by_output(own: AtOutput, a: Rows, v: Rows, o: Rows, r: Rows, *bias: Rows) -
 
 def _linear(own: AtOutput, node: Node, xs: Sequence[Rows], z: Rows, r: Rows) -> list[Rows]:
     x, w, *bias = xs
-    found = _by_output(own, x, w, z, r, *(bias or [[[sp.Integer(0)] * len(z[0])]]))
-    return [list(map(_added, found))]
+    found = _output_messages(own, x, w, z, r, *(bias or [[[sp.Integer(0)] * len(z[0])]]))
+    return [list(map(_add, found))]
 
 
 def _matrix_product(own: AtOutput, node: Node, xs: Sequence[Rows], o: Rows, r: Rows) -> list[Rows]:
-    found = _by_output(own, *xs, o, r)
-    to_a = [_added(a for a, _ in row) for row in found]
-    return [to_a, _turned([_added(v for _, v in column) for column in _turned(found)])]
+    found = _output_messages(own, *xs, o, r)
+    to_a = [_add(a for a, _ in row) for row in found]
+    return [to_a, _transpose([_add(v for _, v in column) for column in _transpose(found)])]
 
 
 def _scores(own: AtOutput, node: Node, xs: Sequence[Rows], z: Rows, r: Rows) -> list[Rows]:
     """Messages of the product of Q, scaled, with the transpose of K."""
     q, k = xs
     scaled = [[node.attributes.get("scale", 1) * x for x in row] for row in q]
-    to_q, to_k = _matrix_product(own, node, [scaled, _turned(k)], z, r)
-    return [to_q, _turned(to_k)]
+    to_q, to_k = _matrix_product(own, node, [scaled, _transpose(k)], z, r)
+    return [to_q, _transpose(to_k)]
 
 
 def _softmax(own: AtOutput, node: Node, xs: Sequence[Rows], a: Rows, r: Rows) -> list[Rows]:
@@ -144,7 +146,7 @@ def _slope(node: Node) -> sp.Expr:
 
 
 def _activation(own: AtOutput, node: Node, xs: Sequence[Rows], y: Rows, r: Rows) -> list[Rows]:
-    return [_by_entry(lambda x, y, r: own(x, y, _slope(node).subs(T, x), r), *xs, y, r)]
+    return [_map_entries(lambda x, y, r: own(x, y, _slope(node).subs(T, x), r), *xs, y, r)]
 
 
 MESSAGES: dict[str, Callable[[AtOutput, Node, Sequence[Rows], Rows, Rows], list[Rows]]] = {

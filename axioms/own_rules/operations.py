@@ -8,7 +8,7 @@ import sympy as sp
 
 from axioms import kinds
 
-COUNTS = (1, 2, 3)  # numbers of inputs for which claims about lists are decided
+COUNTS = (1, 2, 3)  # numbers of inputs in decisions of claims about lists
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -35,7 +35,7 @@ class Operation:
 
     @property
     def counts(self) -> tuple[int | None, ...]:
-        """The numbers of inputs for which claims are decided; None for a kind without lists."""
+        """The numbers of inputs that claims are decided at; (None,) for a kind without lists."""
         return COUNTS if self.lists else (None,)
 
     @property

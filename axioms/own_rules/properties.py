@@ -45,7 +45,7 @@ def _more(given: Given) -> dict[sp.Symbol, sp.Expr]:
     return {r: r + s for r, s in _other(given).items()}
 
 
-def _in_order(by: Callable[[list[Any]], list[Any]]) -> Change:
+def _reorder_lists(by: Callable[[list[Any]], list[Any]]) -> Change:
     def change(given: Given) -> dict[sp.Symbol, sp.Expr]:
         lists = [found for found in given.values() if isinstance(found, list)]
         return {x: y for found in lists for x, y in zip(found, by(found), strict=True)}
@@ -59,24 +59,24 @@ ORDERS: tuple[Callable[[list[Any]], list[Any]], ...] = (  # every order is made 
 )
 
 
-def _reordered(setting: Any, *found: Any) -> tuple[list[Any], list[Any]]:
+def _reorder(setting: Any, *found: Any) -> tuple[list[Any], list[Any]]:
     same, *moved = ([m] if not isinstance(m[0], list) else m for m in found)
     return [x for order in ORDERS for group in same for x in order(group)], flat(moved)
 
 
-def _scaled(one: str, other: str) -> Claim:
+def _scaling(one: str, other: str) -> Claim:
     def change(given: Given) -> dict[sp.Symbol, sp.Expr]:
         larger = {x: x * FACTOR for x in flat(given[one])}
         return {**larger, **{x: x / FACTOR for x in flat(given[other])}}
 
-    return Claim(changes=(_same, change), sides=_unchanged, needs="c")
+    return Claim(changes=(_same, change), sides=_both_sides, needs="c")
 
 
-def _unchanged(setting: Any, one: Any, other: Any) -> tuple[list[Any], list[Any]]:
+def _both_sides(setting: Any, one: Any, other: Any) -> tuple[list[Any], list[Any]]:
     return flat(one), flat(other)
 
 
-def _exchanged(given: Given) -> dict[sp.Symbol, sp.Expr]:
+def _exchange(given: Given) -> dict[sp.Symbol, sp.Expr]:
     a, v = flat(given["a"]), flat(given["v"])
     return dict(zip([*a, *v], [*v, *a], strict=True))
 
@@ -96,23 +96,23 @@ GENERAL: dict[str, Claim] = {
         ),
     ),
 }
-ORDER = Claim(changes=(_same, *map(_in_order, ORDERS)), sides=_reordered, is_order=True)
+ORDER = Claim(changes=(_same, *map(_reorder_lists, ORDERS)), sides=_reorder, is_order=True)
 SYMMETRIES: dict[str, dict[str, Claim]] = {
-    kinds.PRODUCT: {"the same for x y and (c x) (y / c), c > 0": _scaled("x", "y")},
+    kinds.PRODUCT: {"the same for x y and (c x) (y / c), c > 0": _scaling("x", "y")},
     kinds.LINEAR: {"the same for inputs in another order": ORDER},
     kinds.BILINEAR: {
         "the same for A V and its transpose": Claim(
-            changes=(_same, _exchanged),
+            changes=(_same, _exchange),
             sides=lambda setting, one, other: (flat(one), flat(other[::-1])),
         ),
-        "the same for A V and (c A) (V / c), c > 0": _scaled("a", "v"),
+        "the same for A V and (c A) (V / c), c > 0": _scaling("a", "v"),
     },
     kinds.READOUT: {"the same for keys in another order": ORDER},
     kinds.SOFTMAX: {
         "the same for logits in another order": ORDER,
         "the same for logits and logits + c": Claim(
             changes=(_same, lambda given: {z: z + FACTOR for z in flat(given["z"])}),
-            sides=_unchanged,
+            sides=_both_sides,
             needs="c",
         ),
     },

@@ -88,7 +88,7 @@ class Rule:
             file = self.function.__code__.co_filename
             raise raised(error, file, by=f"{self.name} raised ") from error
         try:
-            return _nested(found, _shape(self.operation, count_of(arguments[0])), known)
+            return _nest(found, _shape(self.operation, count_of(arguments[0])), known)
         except _Malformed as error:
             raise RuleError(f"{self.place}: {self.name} {error}") from None
 
@@ -202,7 +202,7 @@ def count_of(operands: Nested) -> int | None:
     return len(operands) if isinstance(operands, list) else None
 
 
-def _nested(found: object, shape: Shape, known: set[sp.Symbol]) -> Nested:
+def _nest(found: object, shape: Shape, known: set[sp.Symbol]) -> Nested:
     if shape is None:
         return _expression(found, known)
     if isinstance(found, sp.MatrixBase):
@@ -211,14 +211,14 @@ def _nested(found: object, shape: Shape, known: set[sp.Symbol]) -> Nested:
         found = found.tolist()
     count = len(shape) if isinstance(shape, tuple) else shape
     if not isinstance(found, (tuple, list)):
-        raise _Malformed(f"returned {found!r}; return a list or tuple of {_asked(shape)}")
+        raise _Malformed(f"returned {found!r}; return a list or tuple of {_shape_text(shape)}")
     if len(found) != count:
-        raise _Malformed(f"returned {_asked(len(found))}; return {_asked(shape)}")
+        raise _Malformed(f"returned {_shape_text(len(found))}; return {_shape_text(shape)}")
     inner = shape if isinstance(shape, tuple) else [None] * count
-    return [_nested(part, part_shape, known) for part, part_shape in zip(found, inner, strict=True)]
+    return [_nest(part, part_shape, known) for part, part_shape in zip(found, inner, strict=True)]
 
 
-def _asked(shape: Shape) -> str:
+def _shape_text(shape: Shape) -> str:
     if isinstance(shape, tuple):
         return f"{len(shape)} groups of messages, one per factor"
     return f"{shape} message{'s' * (shape != 1)}"

@@ -24,7 +24,7 @@ from axioms.own_rules.properties import OTHER, Claim
 from axioms.own_rules.rules import Nested, Rule, flat, for_symbols
 
 SEEN = range(1, 11)  # numbers of inputs
-READ = 7  # inputs for which the formula is read: a prime that is in few formulas by chance
+READ = 7  # inputs when the formula is read: a prime that is in few formulas by chance
 N = sp.Symbol("n", positive=True)  # number of inputs
 
 
@@ -54,14 +54,14 @@ class Uniform(Part):
 
     def pairs(self) -> Pairs:
         """The pairs that the claim equates, in one input, n and sums over all inputs."""
-        return list(zip(*self.claim.sides(self, *self._changed), strict=True))
+        return list(zip(*self.claim.sides(self, *self._changed_formulas), strict=True))
 
     def messages(self) -> list[sp.Expr]:
         """The expressions that must be defined."""
-        return flat(self._changed)
+        return flat(self._changed_formulas)
 
     @cached_property
-    def _changed(self) -> list[Nested]:
+    def _changed_formulas(self) -> list[Nested]:
         found = []
         for values in (change(self.given) for change in self.claim.changes):
             sums = {x: self.total([term.xreplace(values)]) for x, term in self.sums.items()}
@@ -122,7 +122,7 @@ def read(rule: Rule) -> tuple[tuple[sp.Expr, ...], dict[sp.Symbol, sp.Expr]] | N
     groups = messages if isinstance(messages[0], list) else [messages]
     swaps = [_swap(given, 0, k) for k in range(READ)]
     sums: dict[sp.Expr, sp.Symbol] = {}
-    found = [_collected(group[0], swaps, sums) for group in groups]
+    found = [_collect(group[0], swaps, sums) for group in groups]
     if any(x is None for x in found):
         return None
     for counted in (True, False):
@@ -138,9 +138,7 @@ def _swap(given: list[Nested], one: int, other: int) -> Values:
     return {a: b for x in lists for a, b in ((x[one], x[other]), (x[other], x[one]))}
 
 
-def _collected(
-    value: sp.Expr, swaps: list[Values], sums: dict[sp.Expr, sp.Symbol]
-) -> sp.Expr | None:
+def _collect(value: sp.Expr, swaps: list[Values], sums: dict[sp.Expr, sp.Symbol]) -> sp.Expr | None:
     """A message to input 0 with symbols for sums over all inputs; None if other inputs remain."""
     others = {x for swap in swaps[1:] for x in swap} - set(swaps[1])  # of inputs 2 and on
     others |= {swaps[1][x] for x in swaps[1] if x in swaps[2]}  # of input 1
@@ -154,10 +152,10 @@ def _collected(
             if own != term and own.free_symbols.isdisjoint(others) and terms.issuperset(each[1:]):
                 symbol = sums.setdefault(own, sp.Symbol(f"sum {own}", real=True))
                 rest = sp.Add(*(terms - set(each[1:]))) - own + symbol
-                return _collected(rest, swaps, sums)
+                return _collect(rest, swaps, sums)
     if not value.args:
         return None
-    parts = [_collected(part, swaps, sums) for part in value.args]
+    parts = [_collect(part, swaps, sums) for part in value.args]
     return None if any(part is None for part in parts) else value.func(*parts)
 
 

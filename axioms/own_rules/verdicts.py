@@ -1,7 +1,7 @@
 """Judges a user's rule: its conservation, its symmetries and the rewrites that it survives.
 
-The rule takes the place of AttnLRP's rule for its kind.  Each rewrite of the scoreboard in which an
-operation of the kind carries relevance is decided on the templates of the scoreboard.
+The rule takes the place of AttnLRP's rule for its kind.  Rewrites of the scoreboard are decided on
+its templates, if an operation of the kind carries relevance there.
 """
 
 from collections.abc import Callable, Iterator, Sequence
@@ -35,7 +35,7 @@ from axioms.scoreboard.witness import disagreement, explained, rewritten, search
 from axioms.verdict import IN_LIMIT, PROVED, REFUTED, SAME_IF, Verdict
 
 TRIED = 30  # small points in shapes of a template
-FIRST = 3  # points at which a rule with gaps is tried
+FIRST = 3  # points to try a rule with gaps at
 RELEVANCE = "R"
 AT_WITNESS = "at the witness"
 
@@ -54,10 +54,10 @@ def decisions(rule: Rule) -> dict[str, Callable[[], Verdict]]:
     """
     gap, has_gaps = check_one_formula(rule)
     names = [*claims_of(rule.kind), *rewrites_of(rule.kinds)]
-    return {name: partial(_with_gaps, rule, name, gap, has_gaps=has_gaps) for name in names}
+    return {name: partial(_gap_verdict, rule, name, gap, has_gaps=has_gaps) for name in names}
 
 
-def _with_gaps(rule: Rule, name: str, gap: str, *, has_gaps: bool) -> Verdict:
+def _gap_verdict(rule: Rule, name: str, gap: str, *, has_gaps: bool) -> Verdict:
     """The verdict on a rule that may be 0/0 where its formula is defined."""
     if gap:
         claim = f"{SAME_IF}{name}" if name in REWRITES else name
@@ -76,7 +76,7 @@ def _with_gaps(rule: Rule, name: str, gap: str, *, has_gaps: bool) -> Verdict:
 def verdict(rule: Rule, name: str) -> Verdict:
     """Decides a claim or a rewrite by name, from the formula of the rule."""
     if name in REWRITES:
-        return _of_rewrite(rule, name)
+        return _rewrite_verdict(rule, name)
     found, inputs = claims.decide(claims_of(rule.kind)[name], rule)
     if name == CONSERVES and found.status in (IN_LIMIT, REFUTED):
         kept = claims.kept_by(rule) if rule.kind == kinds.ACTIVATION else ""
@@ -89,7 +89,7 @@ def verdict(rule: Rule, name: str) -> Verdict:
     return _verdict(name, found, every or inputs, where)
 
 
-def _of_rewrite(rule: Rule, name: str) -> Verdict:
+def _rewrite_verdict(rule: Rule, name: str) -> Verdict:
     found = answer([OfGraphs(rule, name, template) for template in REWRITES[name].templates])
     counts = sorted(inputs_in(name, rule.kinds)) if rule.operation.lists else []
     if found.status in (PROVED, IN_LIMIT) and counts and read(rule) is None:
@@ -187,7 +187,7 @@ def _with_more_inputs(rule: Rule, rewrite: str) -> Iterator[tuple[OfGraphs, Leaf
 
 
 def _graphs(rewrite: str) -> Iterator[tuple[Template, Node]]:
-    """The graphs on which a rewrite is decided."""
+    """The graphs that a rewrite is decided on, each with its template."""
     step = REWRITES[rewrite]
     return ((t, g) for t in step.templates for g in (t.root, *step(t.root)))
 

@@ -20,7 +20,7 @@ RELEVANCE = re.compile(r"(?P<what>R[^_]*)_\{(?P<index>.*)\}")
 
 @dataclass
 class Abbreviations:
-    """Names that were given on one page, with what they are."""
+    """Names given to long terms on one page."""
 
     notation: Notation
     parts: dict[sp.Expr, sp.Symbol] = field(default_factory=dict)
@@ -32,11 +32,11 @@ class Abbreviations:
         return Notation({**self.notation.names, **self.names})
 
     def short(self, relation: sp.Basic) -> sp.Basic:
-        """The relation with names in the place of what makes its terms too wide."""
+        """Shortens a relation: names replace the parts that make its terms too wide."""
         return relation.func(*map(self._side, relation.args), evaluate=False)
 
     def definitions(self, first: int = 0) -> Iterator[sp.Eq]:
-        """What each name is, from one on: in order, and with names for what is too wide in it."""
+        """Defines each name from number ``first`` on, in order; wide parts get names themselves."""
         while first < len(self.parts):
             whole, symbol = [*self.parts.items()][first]
             yield sp.Eq(symbol, self._side(whole), evaluate=False)
@@ -46,7 +46,7 @@ class Abbreviations:
         """A relevance and the message from each output, if it is too wide for one row."""
         left, right = relation.args
         wide = self._is_relevance(left) and self._width(right) > ROOM
-        found = self._from_outputs(right) if wide else {}
+        found = self._terms_by_output(right) if wide else {}
         if len(found) < 2:
             return [relation]
         messages = {sp.Symbol(f"entry {left} from {x}"): term for x, term in found.items()}
@@ -55,7 +55,7 @@ class Abbreviations:
         total = sp.Eq(left, sp.Add(*messages, evaluate=False), evaluate=False)
         return [total, *(sp.Eq(x, y, evaluate=False) for x, y in messages.items())]
 
-    def _from_outputs(self, side: sp.Expr) -> Mapping[sp.Symbol, sp.Expr]:
+    def _terms_by_output(self, side: sp.Expr) -> Mapping[sp.Symbol, sp.Expr]:
         """The terms by the one relevance that each is proportional to; none if some are not."""
         found: dict[sp.Symbol, sp.Expr] = {}
         for term in sp.Add.make_args(side):
@@ -106,7 +106,7 @@ class Abbreviations:
 
 
 def _message(to: Name, output: Name) -> Name:
-    """Such as R_{x <- 1}, from R_x and R_1."""
+    """The name of a message, such as R_{x <- 1}, from R_x and R_1."""
     text = re.sub(r"^R(\(\d+\))?_?", "", output.text)
     index = RELEVANCE.sub(r"\g<index>", output.latex)
     return Name(text=f"{to.text}<-{text}", latex=rf"{to.latex[:-1]}\leftarrow {index}}}")

@@ -1,4 +1,4 @@
-"""Why a statement holds, or fails: what was decided of it, as lines that a reader can follow."""
+"""Argues for a statement or against it: its decisions, as lines that a reader can follow."""
 
 import itertools
 from collections.abc import Iterable, Iterator, Mapping, Sequence
@@ -29,18 +29,18 @@ class Line:
 
 @dataclass(frozen=True, kw_only=True)
 class Argument:
-    """What the page of a statement says after the statement itself."""
+    """The part of a statement's page below the statement itself."""
 
     lines: Sequence[Line] = ()
-    formulas: Sequence[Line] = ()  # of what the lines name
+    formulas: Sequence[Line] = ()  # of entries that the lines name
     networks: Sequence[str] = ()  # in words, with their numbers
-    assumed: Mapping[str, Sequence[sp.Symbol]] = field(default_factory=dict)  # by what of them
-    cases: int = 0  # of signs, each of which was decided
+    assumed: Mapping[str, Sequence[sp.Symbol]] = field(default_factory=dict)  # by assumption
+    cases: int = 0  # of signs, each of them decided
     notation: Notation = field(default_factory=Notation)
-    more: int = 0  # formulas of what the others name, beyond those that a page has
+    more: int = 0  # formulas of further entries, left out of the page
 
     def decides(self, count: int) -> str:
-        """The sentence on what is decided; ``count`` identities have two different formulas."""
+        """Says how much is decided; ``count`` identities have two different formulas."""
         said = f"This decides {count} identit{'y' if count == 1 else 'ies'} over symbols"
         if count < len(self.lines):
             said += "; both sides of others come out as one formula"
@@ -93,7 +93,7 @@ def _count(symbol: sp.Symbol) -> int:
 
 
 def argument(runs: Sequence[Run], *, refuted: bool) -> Argument:
-    """The lines of one run that are short enough to be read, and what they need."""
+    """Selects the readable lines of one run, with the formulas and networks that they name."""
     decisions = [decision for run in runs for decision in run.decisions]
     symbols = sorted({x for decision in decisions for x in decision.symbols}, key=str)
     cases = len({decision.signs for decision in decisions if decision.signs})
@@ -105,7 +105,7 @@ def argument(runs: Sequence[Run], *, refuted: bool) -> Argument:
         if len(lines) > (longest == LONG):  # one short line may be the least of several
             break
     else:
-        return Argument(assumed=_assumed(symbols), cases=cases, notation=notation(symbols))
+        return Argument(assumed=_assumptions(symbols), cases=cases, notation=notation(symbols))
     every = list(_formulas(lines, names))
     formulas = [line for line in every if not line.relation.has(sp.nan, sp.zoo)][:MANY]
     shown = {x for line in (*lines, *formulas) for x in line.relation.free_symbols}
@@ -120,20 +120,20 @@ def argument(runs: Sequence[Run], *, refuted: bool) -> Argument:
     names_of_parts = Abbreviations(Notation({**plain.names, **labels}))
     lines = [replace(line, relation=names_of_parts.short(line.relation)) for line in lines]
     more = len(every) - len(formulas)
-    formulas = _shortened(formulas, names_of_parts)
+    formulas = _shorten(formulas, names_of_parts)
     return Argument(
         lines=lines,
         formulas=formulas,
         networks=_networks(run.origins, numbers),
-        assumed=_assumed(used),
+        assumed=_assumptions(used),
         cases=cases,
         notation=names_of_parts.named(),
         more=more,
     )
 
 
-def _shortened(formulas: Sequence[Line], of: Abbreviations) -> list[Line]:
-    """The formulas by messages where these are many, and then what is named in all lines."""
+def _shorten(formulas: Sequence[Line], of: Abbreviations) -> list[Line]:
+    """Splits formulas with many messages, and ends with definitions of the names in all lines."""
     parted = [
         replace(line, relation=part)
         for line in formulas
@@ -144,7 +144,7 @@ def _shortened(formulas: Sequence[Line], of: Abbreviations) -> list[Line]:
 
 
 def _lines(run: Run, names: _Names, kind: str, longest: int) -> Iterator[Line]:
-    """What was decided of that kind, once each, in the first case of signs that has any."""
+    """Decisions of one kind, each once, from the first case of signs that has any."""
     seen: dict[sp.Basic, None] = {}
     signs = None
     named = [*run.named, *run.decisions[len(run.named) :]]
@@ -168,7 +168,7 @@ def _lines(run: Run, names: _Names, kind: str, longest: int) -> Iterator[Line]:
 
 
 def _formulas(lines: Sequence[Line], names: _Names) -> Iterator[Line]:
-    """What every named entry is, unless a line says that already."""
+    """Defines every named entry, unless a line does so already."""
     said = {line.relation.args for line in lines if not line.values}
     waiting, seen = names.named(*(line.relation for line in lines)), set()
     while waiting:
@@ -183,7 +183,7 @@ def _formulas(lines: Sequence[Line], names: _Names) -> Iterator[Line]:
 
 
 def _numbers(names: _Names, used: Iterable[sp.Symbol], plain: Notation) -> dict[int, int]:
-    """Numbers from 1 for networks, or 0 where no two give what is called the same."""
+    """Numbers networks from 1, or gives 0 where no two have entries of one name."""
     places: dict[str, set[int]] = {}
     networks: dict[str, dict[int, None]] = {}
     several = set()
@@ -201,7 +201,7 @@ def _numbers(names: _Names, used: Iterable[sp.Symbol], plain: Notation) -> dict[
 
 
 def _networks(origins: Origins, numbers: Mapping[int, int]) -> list[str]:
-    """What the lines are about in words; an effect only where there are several of them."""
+    """Describes the networks of the lines; effects only where there are several of them."""
     words: dict[str, None] = {}
     for k, number in numbers.items():
         text = origins.networks[k]
@@ -216,7 +216,7 @@ def _networks(origins: Origins, numbers: Mapping[int, int]) -> list[str]:
 def _label(
     origin: Origin, numbers: Mapping[int, int], plain: Notation, *, limit: bool = False
 ) -> Name:
-    """Such as R(1)_x1: relevance of x1 in network 1."""
+    """The name of an entry, such as R(1)_x1: relevance of x1 in network 1."""
     of = plain.of(sp.Symbol(origin.of)) if origin.of else Name(text="", latex="")
     place = "".join(map(str, origin.place))
     if place and of.text[-1:].isdigit():  # an entry of x1
@@ -234,7 +234,7 @@ def _label(
     )
 
 
-def _assumed(symbols: Iterable[sp.Symbol]) -> dict[str, list[sp.Symbol]]:
+def _assumptions(symbols: Iterable[sp.Symbol]) -> dict[str, list[sp.Symbol]]:
     found: dict[str, list[sp.Symbol]] = {}
     for symbol in symbols:
         found.setdefault(assumption(symbol) or "complex", []).append(symbol)

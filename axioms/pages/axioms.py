@@ -153,7 +153,7 @@ def excluded_as_markdown(cells: Cells) -> str:
 
 
 def largest_as_markdown(cells: Cells) -> str:
-    """The largest sets that some method obeys: the method, and what it gives up."""
+    """Lists the methods that obey a largest set of axioms, and the axioms that each gives up."""
     holds = obeyed(cells)
     best = largest(holds.values())
     given_up = {x: _names(frozenset(AXIOMS) - holds[x]) for x in METHODS if holds[x] in best}

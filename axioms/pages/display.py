@@ -9,7 +9,7 @@ from axioms.pages.notation import Notation
 
 WIDTH = 58  # of a row, in letters
 SHORT = 14  # of a left side that stands in one row with the right one
-BELOW = r" \\ \noalign{\vskip 1ex} "  # what stands between two rows, however tall they are
+BELOW = r" \\ \noalign{\vskip 1ex} "  # between two rows, however tall they are
 
 
 def displayed(
@@ -97,7 +97,7 @@ def _run(tokens: list[str], at: int, *, end: str) -> tuple[float, int]:
 
 
 def _group(tokens: list[str], at: int) -> tuple[float, int]:
-    """The width of one token, or of those between braces, and where that ends."""
+    """The width of one token or of one group in braces, and the place behind it."""
     if tokens[at] != "{":
         return WIDTHS.get(tokens[at], 1.0), at + 1
     total, at = _run(tokens, at + 1, end="}")

@@ -31,7 +31,7 @@ NUMBERS = re.compile(r"[\d.]+\s+[\d.]+")  # two of them, and not their product
 CLOSES = {")": "(", "]": "["}
 WORDS = re.compile(r"\\mathrm{[a-z]+}")
 MARKED = re.compile(r"[-=+/<>|^\\_*']")
-"""What no run of plain words has, once thin spaces and names of functions are taken out."""
+"""A sign of a formula: plain words have none once thin spaces and function names are removed."""
 
 
 def pieces(text: str) -> Iterator[tuple[bool, str]]:

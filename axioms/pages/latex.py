@@ -57,12 +57,12 @@ def _statement(verdict: Verdict, argument: Argument, number: Iterator[int]) -> I
     if argument.formulas:
         yield "Here"
     formulas = (displayed(written, line.relation, _after(line)) for line in argument.formulas)
-    yield from (rf"\[ {array(rows)} \]" for rows in _joined(formulas))
+    yield from (rf"\[ {array(rows)} \]" for rows in _join(formulas))
     evidence = breakable(show.checked(verdict, argument))
     yield rf"\par{{\footnotesize\raggedright Checked by {evidence}{END}\par}}"
 
 
-def _joined(formulas: Iterable[Sequence[str]]) -> Iterator[list[str]]:
+def _join(formulas: Iterable[Sequence[str]]) -> Iterator[list[str]]:
     """The rows of several formulas together, in displays of about ``ROWS``."""
     rows: list[str] = []
     for formula in formulas:

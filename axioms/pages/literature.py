@@ -1,4 +1,4 @@
-"""What the sources of rules say of them, beside the verdicts: ``docs/literature_rules.py``.
+"""Compares claims of the literature on its rules with verdicts: ``docs/literature_rules.py``.
 
 ``python -m axioms.pages.literature`` writes the table of docs/LITERATURE.md.
 """
@@ -24,12 +24,12 @@ CONFIRMED, OTHERWISE = "confirmed", "otherwise"
 
 @dataclass(frozen=True, kw_only=True)
 class Published:
-    """What a source says of a rule, and what is found."""
+    """A source's claim on a rule, beside the verdict."""
 
     rule: Rule
-    said: str  # a verdict, or what absorbs relevance
+    said: str  # a verdict, or a cause of absorption
     found: Verdict
-    witness: str = ""  # that more is lost than is said to be absorbed
+    witness: str = ""  # shows that more is lost than the source says
 
     @property
     def compared(self) -> str:
@@ -44,20 +44,20 @@ def published() -> list[Published]:
     """Every published property of the rules in docs/literature_rules.py, in their order."""
     module = runpy.run_path(str(RULES))
     return [
-        _compared(module[name], claim, said)
+        _compare(module[name], claim, said)
         for name, properties in module["PUBLISHED"].items()
         for claim, said in properties.items()
     ]
 
 
-def _compared(rule: Rule, claim: str, said: str) -> Published:
+def _compare(rule: Rule, claim: str, said: str) -> Published:
     found = Published(rule=rule, said=said, found=verdict(rule, claim))
     if found.compared != OTHERWISE or "absorb" not in said:
         return found
-    return replace(found, witness=_unconserved(rule))
+    return replace(found, witness=_loss_witness(rule))
 
 
-def _unconserved(rule: Rule) -> str:
+def _loss_witness(rule: Rule) -> str:
     """A small witness that more is lost than bias and stabiliser absorb; '' if there is none."""
     fixed = NO_BIAS if rule.kind == kinds.LINEAR else {}
     for count in rule.operation.counts:
@@ -69,7 +69,7 @@ def _unconserved(rule: Rule) -> str:
 
 
 def table(rows: list[Published]) -> str:
-    """A row for each property: rule, source, what is said, what is found."""
+    """A row for each property: rule, source, claim, verdict."""
     lines = []
     for row in rows:
         source = " ".join((row.rule.function.__doc__ or "").split())
@@ -82,7 +82,7 @@ def table(rows: list[Published]) -> str:
 
 
 def _said(found: Verdict) -> str:
-    """Without the formula of the relevance that is lost, which may take lines."""
+    """Words a verdict without the formula of the lost relevance, which may take lines."""
     what, absorb, _ = found.reason.partition(" absorb")
     if absorb:
         detail = f"{what} absorb{'s' * (' and ' not in what)} the rest"

@@ -56,7 +56,7 @@ class Notation:
         return found.replace(r"\operatorname", r"\mathrm")  # which needs no package
 
     def words(self, text: str) -> str:
-        """Plain text in which symbols are named as they are here."""
+        """Renames the symbols in a plain text by this notation."""
         return re.sub(r"\b[A-Za-z]\w*\b", lambda word: self._word(word.group()), text)
 
     def _word(self, word: str) -> str:
@@ -86,11 +86,11 @@ def notation(symbols: Iterable[sp.Symbol], *, capitals: bool = False) -> Notatio
     }
     for word in words:
         if prefixed := PREFIXED.fullmatch(word):
-            names[word] = _prefixed(
+            names[word] = _prefix(
                 prefixed["what"], names.get(prefixed["of"], _word(prefixed["of"]))
             )
         elif applied := APPLIED.fullmatch(word):
-            names[word] = _applied(applied["what"], Notation(names).words(applied["of"]))
+            names[word] = _application(applied["what"], Notation(names).words(applied["of"]))
     kept = {word: name for word, name in names.items() if word in words}
     clear = len({name.text for name in kept.values()} | {*words} - kept.keys()) == len(words)
     return Notation(names if clear else {})
@@ -117,13 +117,13 @@ def _subscript(base: str, index: str) -> str:
     return _word(base).latex + (f"_{{{index}}}" if index else "")
 
 
-def _prefixed(what: str, of: Name) -> Name:
+def _prefix(what: str, of: Name) -> Name:
     if what in PARTS:
         return Name(text=PARTS[what].format(of.text), latex=PRINTED[what].format(of.latex))
     return Name(text=f"{what}_{of.text}", latex=f"{what}_{{{of.latex}}}")
 
 
-def _applied(what: str, of: str) -> Name:
+def _application(what: str, of: str) -> Name:
     what = "sqrt" if what == "root" else what
     inner = of.replace("**", "^")
     return Name(text=f"{what}({inner})", latex=rf"\mathrm{{{what}}}({inner.replace('*', ' ')})")

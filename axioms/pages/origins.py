@@ -1,8 +1,8 @@
-"""What the sides of a decision are: relevance and effects by name, and the formulas of these.
+"""Traces the sides of a decision to their origins: relevance and effects by name, and formulas.
 
-A theorem's test runs once more, where rules, propagation and Leave-One-Out return a function for
-each entry of what they found.  A decision between such functions is a line of a proof, and what
-they stand for is the rest of it.
+A theorem's test runs once more, and rules, propagation and Leave-One-Out return a function for
+each entry of their result.  A decision between such functions is a line of a proof, and their
+formulas are the rest of it.
 """
 
 import re
@@ -35,17 +35,17 @@ EFFECTS = {
     "effects.integrated_gradients": "IG",
     "effects.mask_relevance": "M",
 }
-"""What is written for an entry of what these functions return."""
+"""Function -> the letter or word for an entry of its result."""
 
 
 @dataclass(frozen=True, kw_only=True)
 class Origin:
-    """One entry of what a function of the project returned."""
+    """One entry in the result of a function of the project."""
 
     what: str  # R for relevance, or a word of EFFECTS
     of: str  # the operand, or an entry of it, as its symbol is called
     place: tuple[int, ...]  # of the entry, from 1; empty where ``of`` is one symbol
-    network: int  # in the order in which they ran
+    network: int  # its number, in the order of the runs
     symbols: tuple[sp.Symbol, ...]
     formula: sp.Expr
 
@@ -54,30 +54,30 @@ class Origin:
         return self.formula.subs(self.changed(arguments), simultaneous=True)
 
     def changed(self, arguments: Sequence[sp.Expr]) -> dict[sp.Symbol, sp.Expr]:
-        """Those symbols that are something else in the arguments."""
+        """Symbols whose arguments differ from them, with these arguments."""
         return {x: y for x, y in zip(self.symbols, arguments, strict=True) if x != y}
 
 
 @dataclass(frozen=True)
 class Origins:
-    """All that functions returned in one run of a test, by the name of what stands for it."""
+    """Entries of all results in one run of a test, by the names that stand for them."""
 
     networks: list[str] = field(default_factory=list)  # in words
     entries: dict[str, Origin] = field(default_factory=dict)
 
     def instead(self, name: str, given: Mapping[str, Any], found: Any) -> Any:
-        """What a function of the project returns in the run."""
+        """Replaces the result of a function of the project in the run."""
         function = name.rpartition(".")[2]
         if name == "propagate.propagate":
             k = self._network(_sweep(**given))
             return {n: self._matrix("R", written(n), k, matrix) for n, matrix in found.items()}
         if name in EFFECTS:
             words = "" if "f" not in given else f" of {_product(given['f'])}"
-            k = self._network(EFFECTS[name] + (words or _for(_operands(given))))
+            k = self._network(EFFECTS[name] + (words or _operands_text(_operands(given))))
             return self._effects(EFFECTS[name], k, found)
         if function in EQUATIONS:
             operands = _operands(given)
-            k = self._network(EQUATIONS[function] + _for(operands))
+            k = self._network(EQUATIONS[function] + _operands_text(operands))
             if isinstance(found, Matrix):
                 return self._matrix("R", operands[0][0], k, found, like=operands[0][1])
             several = operands if len(found) <= len(operands) else [*_unknown(len(found))]
@@ -142,7 +142,7 @@ def _differ(matrix: Matrix) -> bool:
     return all(x.is_Symbol for x in matrix) and len(set(matrix)) == len(matrix)
 
 
-def _for(operands: Sequence[tuple[str, Matrix]]) -> str:
+def _operands_text(operands: Sequence[tuple[str, Matrix]]) -> str:
     """The operands in words, if they are short."""
     words = [_given(name, matrix) or _letter(matrix) for name, matrix in operands]
     found = f" for {', '.join(words)}"
@@ -150,7 +150,7 @@ def _for(operands: Sequence[tuple[str, Matrix]]) -> str:
 
 
 def _letter(matrix: Matrix) -> str:
-    """That of all entries, or the one entry; empty where they have no letter in common."""
+    """The letter that all entries share, or the only entry; '' where they share no letter."""
     if len(matrix) == 1:
         return _product(matrix[0])
     bases = {ENTRY.fullmatch(str(x)) for x in matrix} if _differ(matrix) else {None}
@@ -164,7 +164,7 @@ def _base(symbol: sp.Expr) -> str:
 
 
 def _given(name: str, matrix: Matrix) -> str:
-    """Such as x = (c, c); empty where a letter says it."""
+    """An operand with its entries, such as x = (c, c); empty where a letter says it."""
     if _letter(matrix):
         return ""
     rows = "; ".join(", ".join(map(str, row)) for row in matrix.tolist())
@@ -182,7 +182,7 @@ def _unknown(count: int) -> Iterator[tuple[str, None]]:
 
 
 def _sweep(root: Node, point: LeafValues, composite: Composite, **options: Any) -> str:
-    """A network in words: its formula, what leaves are, and the rule of each kind of operation."""
+    """A network in words: its formula, its leaves, and the rule of each kind of operation."""
     used = dict.fromkeys(node.op for node in topological(root) if node.op in composite.rules)
     rules = dict.fromkeys(composite.rules[kind].replace("-", "_") for kind in used)
     words = [EQUATIONS.get(rule, rule.replace("_", " ")) for rule in rules]
@@ -201,7 +201,7 @@ def _sweep(root: Node, point: LeafValues, composite: Composite, **options: Any) 
 
 
 def written(node: Node) -> str:
-    """The formula of a node, as the paper writes it; a long one as what its last operation is."""
+    """The formula of a node, as the paper writes it; of a long one only its last operation."""
     if node.name or not node.args:
         return node.name or node.op
     parts = [written(arg) for arg in node.args]
@@ -221,7 +221,7 @@ def written(node: Node) -> str:
 
 
 def _factor(part: str) -> str:
-    """In brackets, unless it is one word or one function."""
+    """Puts a formula in brackets, unless it is one word or one function."""
     outside = re.sub(r"\([^()]*\)", "", part)
     while outside != (less := re.sub(r"\([^()]*\)", "", outside)):
         outside = less
@@ -230,7 +230,7 @@ def _factor(part: str) -> str:
 
 @dataclass(frozen=True, kw_only=True)
 class Run:
-    """One run of a theorem's test: what was decided, by formulas and by names."""
+    """One run of a theorem's test: its decisions, by formulas and by names."""
 
     decisions: list[Decision]
     named: list[Decision]  # the first of them

@@ -1,4 +1,4 @@
-"""The scoreboard as a page: the table, and the witnesses of what it refutes.
+"""The scoreboard as a page: the table, and the witnesses of its refuted cells.
 
 ``python -m axioms.pages.scoreboard`` computes them and writes them into docs/SCOREBOARD.md.
 """
@@ -18,7 +18,7 @@ from axioms.scoreboard.scoreboard import (
 )
 
 ATTENTION = "attention "  # the board of rewrites of softmax attention
-UNITS = "units "  # that of rewrites of gated units, norms and recurrences
+UNITS = "units "  # the board of rewrites of gated units, norms and recurrences
 PAGE = ROOT / "docs" / "SCOREBOARD.md"
 
 SHORT = {PROVED: "✓", ON_TEMPLATES: "(✓)", REFUTED: "✗", NOT_APPLICABLE: "–", OPEN: "?"}

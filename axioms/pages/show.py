@@ -21,12 +21,12 @@ WIDTH = 80
 FEW = 3  # entries of a matrix that are all named
 HEADS = {"proved": "Theorem", "refuted": "Counterexample to"}
 FACTS = {"complex": "arbitrary"}
-"""What is said in place of an assumption."""
+"""Assumption -> the word for it on pages."""
 
 
 @dataclass(frozen=True, kw_only=True)
 class Page:
-    """What is known about the statements of one number, or about one of them."""
+    """The statements of one theorem, or one of them, with verdicts and decisions."""
 
     label: str  # such as 10 or 10b
     verdicts: tuple[Verdict, ...]
@@ -34,7 +34,7 @@ class Page:
     arguments: Mapping[str, Argument] = field(default_factory=dict)  # by the test of a verdict
 
     def argument(self, verdict: Verdict) -> Argument:
-        """Why a statement holds or fails; empty where its test did not run."""
+        """The argument for a verdict; empty where its test did not run."""
         return self.arguments.get(verdict.test, Argument())
 
 
@@ -42,7 +42,7 @@ def page(label: str) -> Page:
     """Decides the statements of theorem ``label`` now, by running their files alone.
 
     "10" is the whole theorem with its derivations, "10b" its second statement alone.
-    Raises ValueError that names what there is if there is no such theorem or statement.
+    Raises ValueError that lists the known labels if there is no such theorem or statement.
     """
     split = re.fullmatch(r"(\d+)([a-z]*)", label)
     if not split:
@@ -72,7 +72,7 @@ def page(label: str) -> Page:
 
 
 def _ranges(numbers: Iterable[int]) -> str:
-    """1, 2, 3 and 7 as "1-3 and 7"."""
+    """Writes the numbers 1, 2, 3 and 7 as "1-3 and 7"."""
     runs: list[list[int]] = []
     for n in sorted(numbers):
         if runs and runs[-1][-1] == n - 1:
@@ -91,15 +91,15 @@ MEANS = {
     "Shapley": "Shapley is the Shapley value, absent inputs being zero.",
     "M": "M is mask relevance.",
 }
-"""Sentences about what is written for an entry, by the beginning of its name."""
+"""Explains the notation for an entry, by the beginning of its name."""
 
 
 FORMS = "R(1)_x", "R_x<-j"
-"""How the relevance of x in network 1 is written, and the message from output j."""
+"""The spelling of the relevance of x in network 1, and of the message from output j."""
 
 
 def notation_of(page: Page, forms: tuple[str, str] = FORMS) -> list[str]:
-    """Paragraphs of the files that a page is from, and what its symbols are, in these ``forms``."""
+    """Paragraphs of a page's theorem files, then explanations of its symbols in these ``forms``."""
     numbered, message = forms
     names = {
         name.text.removeprefix("lim ")
@@ -125,7 +125,7 @@ def notation_of(page: Page, forms: tuple[str, str] = FORMS) -> list[str]:
 
 
 def assumptions(argument: Argument, write: Callable[[sp.Symbol], str]) -> str:
-    """What is assumed of which symbols, written by ``write``; of many entries two are shown."""
+    """Assumptions and their symbols, written by ``write``; of many entries two are shown."""
     groups = []
     for fact, symbols in argument.assumed.items():
         bases: dict[str, list[str]] = {}
@@ -139,13 +139,13 @@ def assumptions(argument: Argument, write: Callable[[sp.Symbol], str]) -> str:
 
 
 def _sentence(text: str) -> str:
-    """The text with a capital, if it begins with a word, and a full stop."""
+    """Ends a text with a full stop, and gives it a capital if it begins with a word."""
     word = re.match(r"[a-z]{2,}\b", text)
     return f"{text[0].upper() if word else text[:1]}{text[1:]}."
 
 
 def checked(verdict: Verdict, argument: Argument) -> str:
-    """Where a statement is decided, and what ran."""
+    """Names the test that decides a statement, and the functions that ran."""
     path, _, test = verdict.test.partition("::")
     ran = f"; it ran {verdict.ran}" if verdict.ran else ""
     more = f", and has {argument.more} more such formulas" if argument.more else ""
@@ -153,7 +153,7 @@ def checked(verdict: Verdict, argument: Argument) -> str:
 
 
 def points_of(argument: Argument) -> str:
-    """The points at which lines are apart, as a sentence: one for all lines, or one for each."""
+    """Names the points where lines differ in a sentence: one point for all lines, or one each."""
     points = [line.point for line in argument.lines if line.point]
     values = {x: value for point in points for x, value in point.items()}
     if any(values[x] != value for point in points for x, value in point.items()):
@@ -170,7 +170,7 @@ def _where(point: Mapping[sp.Symbol, sp.Expr], written: Notation) -> str:
 def parts(
     verdict: Verdict, argument: Argument, write: Callable[[sp.Symbol], str]
 ) -> dict[str, str]:
-    """What stands between a statement and its numbered lines, by its label."""
+    """Paragraphs between a statement and its numbered lines, by label."""
     found = argument.notation.words("; ".join(argument.networks))
     refuted = verdict.verdict == "refuted"
     proof = _sentence(verdict.witness if refuted else verdict.method or "multiply out both sides")
@@ -185,7 +185,7 @@ def parts(
 
 
 def line_of(line: Line, written: Notation) -> str:
-    """An equality, or such as R_x = 6 != 12 = LOO_x."""
+    """Writes an equality, or a difference such as R_x = 6 != 12 = LOO_x."""
     if not line.values:
         return written.text(line.relation)
     sides = zip(line.relation.args, line.values, strict=True)
@@ -200,7 +200,7 @@ def text(page: Page) -> str:
     lines, number = [f"{head} {page.label}", "", "Notation"], itertools.count(1)
     for part in notation_of(page):
         kept = part.startswith("    ")
-        lines += part.splitlines() if kept else _wrapped(part, indent=2, hang=2)
+        lines += part.splitlines() if kept else _wrap(part, indent=2, hang=2)
     for verdict in page.verdicts:
         lines += ["", f"{HEADS.get(verdict.verdict, 'Statement')} {verdict.label}"]
         lines += _statement(verdict, page.argument(verdict), number)
@@ -208,26 +208,26 @@ def text(page: Page) -> str:
         lines += ["", f'Derivation of the rule "{derivation.operation.rule}" ({name})']
         written = derived(derivation)
         for n, step in enumerate(derivation.steps, start=1):
-            lines += _wrapped(f"{n}. {written.words(step.text)}", indent=2, hang=5)
+            lines += _wrap(f"{n}. {written.words(step.text)}", indent=2, hang=5)
             for formula in step.formulas:
-                lines += _wrapped(written.text(formula), indent=7, hang=11)
+                lines += _wrap(written.text(formula), indent=7, hang=11)
     return "\n".join(lines) + "\n"
 
 
 def _statement(verdict: Verdict, argument: Argument, number: Iterator[int]) -> Iterator[str]:
     written = argument.notation
-    yield from _wrapped(f"[{verdict.verdict}] {verdict.statement}", indent=2, hang=4)
+    yield from _wrap(f"[{verdict.verdict}] {verdict.statement}", indent=2, hang=4)
     for label, found in parts(verdict, argument, lambda x: written.of(x).text).items():
-        yield from _wrapped(f"{label}: {found}", indent=2, hang=4) if found else ()
+        yield from _wrap(f"{label}: {found}", indent=2, hang=4) if found else ()
     for line in argument.lines:
         shown = f"({next(number)}) {line_of(line, written)}{_limit(line)}"
-        yield from _wrapped(shown, indent=4, hang=8)
-    yield from _wrapped(points_of(argument), indent=2, hang=4)
+        yield from _wrap(shown, indent=4, hang=8)
+    yield from _wrap(points_of(argument), indent=2, hang=4)
     for n, line in enumerate(argument.formulas):
         found = written.text(line.relation) + _limit(line)
-        yield from _wrapped(f"{'and' if n else 'where'} {found}", indent=4, hang=8)
-    yield from _wrapped(f"Checked by {checked(verdict, argument)}", indent=2, hang=4)
-    yield from _wrapped(f"Error: {verdict.error}", indent=2, hang=4) if verdict.error else ()
+        yield from _wrap(f"{'and' if n else 'where'} {found}", indent=4, hang=8)
+    yield from _wrap(f"Checked by {checked(verdict, argument)}", indent=2, hang=4)
+    yield from _wrap(f"Error: {verdict.error}", indent=2, hang=4) if verdict.error else ()
 
 
 def _limit(line: Line) -> str:
@@ -240,7 +240,7 @@ def derived(derivation: Derivation) -> Notation:
     return notation({x for formula in formulas for x in formula.free_symbols}, capitals=True)
 
 
-def _wrapped(line: str, *, indent: int, hang: int) -> list[str]:
+def _wrap(line: str, *, indent: int, hang: int) -> list[str]:
     return textwrap.wrap(
         line,
         WIDTH,

@@ -1,4 +1,4 @@
-"""All theorems by what they are about: what each means, its verdicts, and how to read its proof.
+"""All theorems by theme: the meaning of each, its verdicts, and the way to its proof.
 
 ``python -m axioms.pages.theorems`` decides them all and writes docs/THEOREMS.md.
 """
@@ -39,7 +39,7 @@ THEMES = {
 
 @dataclass(frozen=True, kw_only=True)
 class Section:
-    """The theorems of a theme, and the numbers of those of others that concern it too."""
+    """The theorems of a theme, and the numbers of related theorems in other sections."""
 
     theorems: dict[int, list[Verdict]] = field(default_factory=dict)
     see_also: list[int] = field(default_factory=list)
@@ -113,19 +113,19 @@ def line(verdict: Verdict) -> str:
 
 
 def heading(name: str, section: Section) -> list[str]:
-    """The lines that begin a section: its name, its question, and what else concerns it."""
+    """The lines that begin a section: its name, its question, and related theorems."""
     links = ", ".join(f"[{number}](#theorem-{number})" for number in section.see_also)
     also = f" See also {links} of other sections." if links else ""
     return [f"## {name}", "", THEMES[name] + also]
 
 
 def anchor(name: str) -> str:
-    """What a link to a heading is called."""
+    """The target of a link to a heading."""
     return re.sub(r"[^\w-]", "", name.lower().replace(" ", "-"))
 
 
 def marked(text: str) -> str:
-    """The text, no character of which Markdown reads otherwise."""
+    """Escapes every character of a text that Markdown would read as markup."""
     return re.sub(r"[\\`*\[]|(?<!\w)_|<(?=[a-zA-Z/!?])", r"\\\g<0>", text)
 
 

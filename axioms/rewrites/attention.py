@@ -82,7 +82,7 @@ def _any_change(step: Callable[[Fill, Fill], Alternatives]) -> Family:
 
 
 def _drop_bias_of_keys(node: Node) -> Iterator[Node]:
-    """It adds one number to all scores of a row."""
+    """Drops the bias of K: it adds one number to all scores of a row."""
     if node.op == kinds.SOFTMAX and node.args[0].op == kinds.SCORES:
         query, key = node.args[0].args
         if key.op == kinds.LINEAR and len(key.args) == 3:

@@ -1,8 +1,8 @@
 """Canonizers: graph to graph, so that implementations of one function become one graph.
 
-What each of them undoes is a theorem of ``theorems/test_canonizers.py``, and so is what all of
-them together leave undone: distributivity and decomposed activations.  That all of them together
-are confluent, and on which graphs, is theorem 64 (``theorems/test_confluence.py``).
+Theorems of ``theorems/test_canonizers.py`` say which rewrites each canonizer undoes, and that all
+together leave distributivity and decomposed activations.  Theorem 64, in ``test_confluence.py``
+there, names the graphs where all together are confluent.
 """
 
 from collections.abc import Callable, Collection, Sequence
@@ -118,15 +118,15 @@ def fold_batch_norm(root: Node) -> Node:
     of several keeps shifts and the biases of its layers as one term, since they could be part of
     any.
     """
-    return _folded(root, (_fold_scale, _gather_shifts))
+    return _apply(root, (_fold_scale, _gather_shifts))
 
 
 MERGING: tuple[Canonizer, ...] = (_flatten, _drop)
 LAYERING: tuple[Canonizer, ...] = (_fold_linear, _fold_scale, _gather_shifts)
-"""What is done to every node by each of the two passes of ``canonize``, in this order."""
+"""The steps that each of the two passes of ``canonize`` takes at every node, in this order."""
 
 
-def _folded(root: Node, steps: Sequence[Canonizer]) -> Node:
+def _apply(root: Node, steps: Sequence[Canonizer]) -> Node:
     return rebuild(root, lambda node: reduce(lambda done, step: step(done), steps, node))
 
 
@@ -135,16 +135,16 @@ def merge(root: Node) -> Node:
 
     All at once, operands first: where a layer drops out, the chains around it become one.
     """
-    return _folded(root, MERGING)
+    return _apply(root, MERGING)
 
 
 def fold_layers(root: Node) -> Node:
     """All at once, operands first: a layer may follow a batch norm, and the other way round."""
-    return _folded(root, LAYERING)
+    return _apply(root, LAYERING)
 
 
 def canonize(root: Node) -> Node:
-    """All canonizers: chains come before layers, which take what stands beside them in any order.
+    """Applies all canonizers: first to chains, then to layers, which fold neighbours in any order.
 
     No rewrite of ``rewrites.ALIKE`` changes the result (theorem 64).
     """

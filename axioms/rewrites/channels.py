@@ -60,7 +60,7 @@ def copied_rows(node: Node) -> Node:
 
 
 def copies_of(node: Node) -> Node | None:
-    """The matrix by which ``copied_rows`` copies; None for any other node."""
+    """The matrix that ``copied_rows`` copies with; None for any other node."""
     if node.op != TRANSPOSE or node.args[0].op != kinds.LINEAR:
         return None
     matrix = node.args[0].args[1]

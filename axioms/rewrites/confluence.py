@@ -1,9 +1,9 @@
-"""What two canonized graphs have in common: the same up to order and to how fixed numbers came.
+"""Compares canonized graphs up to the order of operands and to the computation of fixed parts.
 
-A part is fixed if no input reaches it: weights, biases, scales, constants, and what is made of
-them.  No rule sees more of a fixed part than its value, none sees the order of factors and terms,
-and a sum sees of all its fixed terms only their total.  So graphs that are ``alike`` have the same
-relevance at every epsilon.  Theorems 64 and 65 decide which rewrites leave them so.
+A part is fixed if no input reaches it: weights, biases, scales, constants, and their functions.
+No rule sees more of a fixed part than its value, none sees the order of factors and terms,
+and a sum sees only the total of its fixed terms.  So graphs that are ``alike`` have the same
+relevance at every epsilon.  Theorems 64 and 65 decide which rewrites leave them alike.
 """
 
 from collections.abc import Callable, Iterable, Mapping, Sequence
@@ -21,12 +21,12 @@ Skeleton: TypeAlias = tuple[object, ...]
 """Operations as nested tuples, operands of products and sums sorted, fixed parts as matrices."""
 FIXED = "fixed"
 Split: TypeAlias = tuple[object, list[sp.ImmutableMatrix]]
-"""A skeleton without its matrices, and these."""
-Map: TypeAlias = dict[object, sp.Matrix]  # by what enters, and the fixed term
+"""A skeleton without its matrices, and the matrices."""
+Map: TypeAlias = dict[object, sp.Matrix]  # matrix by entering part, and the fixed term
 
 
 def skeleton(root: Node, values: Mapping[Node, sp.Matrix]) -> Skeleton:
-    """What rules see of a graph, from the value of each node, whose inputs may be all 0."""
+    """The parts of a graph that rules see, from the value of each node; inputs may be all 0."""
     found: dict[Node, Skeleton] = {}
     for node in topological(root):
         if node.op == INPUT:
@@ -68,7 +68,7 @@ def regions(
         else:
             maps[node] = {_operation(node, values, found): unit}
         parts = ((key, _multiplied_out(w)) for key, w in maps[node].items())
-        found[node] = _sorted((key, w) for key, w in parts if not w.is_zero_matrix)
+        found[node] = _sort((key, w) for key, w in parts if not w.is_zero_matrix)
     return found.get(root) or _number(values[root])
 
 
@@ -83,7 +83,7 @@ def _read(
     found: Mapping[Node, Skeleton],
     entering: Map | None,
 ) -> Map:
-    """The map of a readout: what enters its values, read; a row that all tokens share as it is."""
+    """The map of a readout: it reads the parts entering its values, but keeps a shared row."""
     weights, read = node.args
     of = node.op, found.get(weights) or _number(values[weights])
     entering = entering or {FIXED: values[read]}
@@ -98,12 +98,12 @@ def _read(
 def _operation(
     node: Node, values: Mapping[Node, sp.Matrix], found: Mapping[Node, Skeleton]
 ) -> Skeleton:
-    """A node by its kind, attributes and operands, of which those in ``found`` are not fixed."""
+    """A node by its kind, attributes and operands; operands outside ``found`` are fixed."""
     if node.op not in (kinds.PRODUCT, kinds.ADD):
         operands = (found.get(x) or _number(values[x]) for x in node.args)
         return node.op, *sorted(node.attributes.items()), *operands
     fixed = [values[x] for x in node.args if x not in found]
-    live = _sorted(found[x] for x in node.args if x in found)
+    live = _sort(found[x] for x in node.args if x in found)
     return node.op, *_together(node.op, fixed), *live
 
 
@@ -119,12 +119,12 @@ _expanded = lru_cache(KEPT)(sp.expand)
 _written = lru_cache(KEPT)(str)
 
 
-def _sorted(parts: Iterable[Skeleton]) -> Skeleton:
+def _sort(parts: Iterable[Skeleton]) -> Skeleton:
     return tuple(sorted(parts, key=_order))
 
 
 def _order(part: object) -> str:
-    """What a part is sorted by: its operations and matrices in words."""
+    """The sort key of a part: its operations and matrices in words."""
     if isinstance(part, tuple):
         return f"({', '.join(map(_order, part))})"
     return _written(part) if isinstance(part, sp.ImmutableMatrix) else repr(part)
@@ -155,8 +155,8 @@ def alike(
 ) -> bool:
     """Whether two graphs are the same up to the order of factors and terms, and to fixed parts.
 
-    ``point`` has a matrix for each leaf, of different symbols for those that no input is.  What
-    is left of a graph ``by`` ``regions`` is less: all that counts as epsilon -> 0.
+    ``point`` has a matrix for each leaf, of different symbols for leaves that are no inputs.
+    ``by`` gives the compared skeleton; ``regions`` keeps only the parts that count as epsilon -> 0.
     """
     return any_alike([one], [other], point, by=by)
 

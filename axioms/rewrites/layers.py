@@ -51,7 +51,7 @@ def _fold_batch_norm(node: Node) -> Iterator[Node]:
 
 
 def _insert(around: Callable[[Node], Node]) -> Alternatives:
-    """Puts something that changes nothing behind what is computed."""
+    """Puts an operation that changes nothing behind every computed node."""
 
     def inserted(node: Node) -> Iterator[Node]:
         if node.op not in (PARAMETER, CONSTANT):

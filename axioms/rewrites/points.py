@@ -1,4 +1,4 @@
-"""Points at which two explanations are compared: small integers in order, random fractions."""
+"""Points to compare two explanations at: small integers in order, random fractions."""
 
 import itertools
 import random
@@ -64,7 +64,7 @@ def _factor(k: int) -> Fraction:
 
 
 def moved(point: LeafMatrices) -> LeafMatrices:
-    """A point nearby at which nothing cancels by accident."""
+    """A nearby point without accidental cancellation."""
     if isinstance(point, Point):
         return point.moved
     return Point(
@@ -83,17 +83,17 @@ def random_point(chance: random.Random, shapes: Shapes) -> Point:
         size = Fraction(chance.randint(1, 30), chance.choice((1, 1, 2, 3, 7)))
         return chance.choice((1, -1)) * size
 
-    return _filled(shapes, entry)
+    return _fill(shapes, entry)
 
 
 @lru_cache(maxsize=KEPT)
 def many_inputs(seed: int, *shapes: tuple[str, tuple[int, int]]) -> Point:
     """Random integers of both signs in the given shapes: with many inputs, fractions take long."""
     chance = random.Random(seed)
-    return _filled(dict(shapes), lambda: chance.choice((1, -1)) * chance.randint(1, 99))
+    return _fill(dict(shapes), lambda: chance.choice((1, -1)) * chance.randint(1, 99))
 
 
-def _filled(shapes: Shapes, entry: Callable[[], int | Fraction]) -> Point:
+def _fill(shapes: Shapes, entry: Callable[[], int | Fraction]) -> Point:
     return Point(
         {
             name: [[entry() for _ in range(columns)] for _ in range(rows)]
@@ -104,7 +104,7 @@ def _filled(shapes: Shapes, entry: Callable[[], int | Fraction]) -> Point:
 
 def points(shapes: Shapes) -> Iterator[Point]:
     """Integer matrices without zeros in the given shapes, the smallest and most positive first."""
-    made, more = _listed(tuple(shapes.items()))
+    made, more = _pool(tuple(shapes.items()))
     for k in itertools.count():
         if k == len(made):
             made.append(next(more))
@@ -112,8 +112,8 @@ def points(shapes: Shapes) -> Iterator[Point]:
 
 
 @lru_cache(maxsize=KEPT)
-def _listed(shapes: tuple[tuple[str, tuple[int, int]], ...]) -> tuple[list[Point], Iterator[Point]]:
-    """The points that were made, and those to come: every search begins with the same ones."""
+def _pool(shapes: tuple[tuple[str, tuple[int, int]], ...]) -> tuple[list[Point], Iterator[Point]]:
+    """Points made so far, and the iterator of further points: every search begins with the same."""
     return [], _points(dict(shapes))
 
 

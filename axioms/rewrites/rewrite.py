@@ -1,4 +1,4 @@
-"""A rewrite as one record: its step, where it applies, and what is known of canonized graphs.
+"""A rewrite as one record: its step, the graphs it applies to, its effect on canonized graphs.
 
 A step replaces one node by another way to compute the same values; graphs are never changed.
 """
@@ -11,9 +11,9 @@ from typing import Any, TypeAlias
 from axioms.graph import Node, rebuild, topological
 from axioms.rewrites.places import Applies
 
-Alternatives: TypeAlias = Callable[[Node], Iterator[Node]]  # a node to others of the same value
+Alternatives: TypeAlias = Callable[[Node], Iterator[Node]]  # node -> nodes of the same value
 Family: TypeAlias = tuple[str, Callable[[Any, Any], Alternatives]]
-"""What a step is one of, and a function from such a thing and its inverse to the step."""
+"""The name of a family of steps, and a function from one parameter and its inverse to a step."""
 Shapes: TypeAlias = Mapping[str, tuple[int, int]]  # by the name of the leaf
 
 # Boards, each a table of its own in docs/SCOREBOARD.md.
@@ -51,7 +51,7 @@ class Template:
     least: Shapes = field(default_factory=dict)  # overrides generic shapes
 
     def wider_shapes(self) -> Shapes:
-        """One channel more, or two entries each way where all are alone."""
+        """Adds one channel, or a second entry each way if every leaf has a single one."""
         alone = {1: 2} if set(self.generic.values()) == {(1, 1)} else {1: 1}
         return {
             name: (alone.get(rows, rows + 1), alone.get(columns, columns + 1))
@@ -59,7 +59,7 @@ class Template:
         }
 
     def least_shapes(self) -> Shapes:
-        """Shapes in which witnesses are searched."""
+        """Shapes for the search of witnesses."""
         return {**self.generic, **self.least}
 
 
@@ -67,7 +67,7 @@ class Template:
 class Rewrite:
     """A step by name; called with a graph, it gives all graphs that are one step away.
 
-    ``templates`` are the smallest graphs in which it applies, with the scope of its lemma.
+    ``templates`` are the smallest graphs that it applies to, with the scope of its lemma.
     ``applies`` finds it in a captured graph.
     """
 

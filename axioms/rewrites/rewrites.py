@@ -1,4 +1,4 @@
-"""Every rewrite by name, in the order of the scoreboard, and what is said of them by name."""
+"""Every rewrite by name, in the order of the scoreboard, and groups of rewrites by name."""
 
 from axioms.rewrites import attention, layers, products, units
 from axioms.rewrites.rewrite import GENERAL, OF_ATTENTION, OF_UNITS, Canonized, Rewrite
@@ -14,9 +14,9 @@ def _board(board: str) -> dict[str, Rewrite]:
     return {name: rewrite for name, rewrite in EVERY_REWRITE.items() if rewrite.board == board}
 
 
-def _canonized(how: Canonized) -> tuple[str, ...]:
+def _names(how: Canonized) -> tuple[str, ...]:
     return tuple(x.name for x in EVERY_REWRITE.values() if x.canonized is how)
 
 
 REWRITES, ATTENTION, UNITS = map(_board, (GENERAL, OF_ATTENTION, OF_UNITS))
-ALIKE, BESIDE, IN_THE_LIMIT, OF_HEADS = map(_canonized, Canonized)
+ALIKE, BESIDE, IN_THE_LIMIT, OF_HEADS = map(_names, Canonized)

@@ -24,7 +24,7 @@ def _centre(node: Node) -> Iterator[Node]:
         yield replace(node, args=(linear(x, constant("centring", x)), w, b))
 
 
-def _divided(x: Node, norm: Node) -> Node:
+def _normalize(x: Node, norm: Node) -> Node:
     """Rows over the root of their mean square plus the norm-epsilon of ``norm``."""
     like = norm.args[0]
     h = constant("ones", like, factor=norm.attributes.get("norm_eps", 0), name="h")
@@ -41,14 +41,14 @@ def _decompose_layer_norm(node: Node) -> Iterator[Node]:
     if node.op == kinds.LAYER_NORM:
         x, w, b = node.args
         centred = linear(x, constant("centring", x))
-        yield linear(_divided(centred, node), _diagonal(w), b)
+        yield linear(_normalize(centred, node), _diagonal(w), b)
 
 
 def _decompose_rms_norm(node: Node) -> Iterator[Node]:
     """Divide and scale."""
     if node.op == kinds.RMS_NORM:
         x, w = node.args
-        yield linear(_divided(x, node), _diagonal(w))
+        yield linear(_normalize(x, node), _diagonal(w))
 
 
 def _layer_norm_by_rms(node: Node) -> Iterator[Node]:

@@ -1,1 +1,1 @@
-"""Real numbers decided by z3: ``reals`` translates SymPy's expressions, ``equality`` decides."""
+"""Propagation rules, a record for each, and their symbolic sweep over a graph."""

@@ -51,7 +51,7 @@ def activation_gradient(
     return (Matrix(*x.shape, received),)
 
 
-def _by_slope(visit: Visit) -> Matrix:
+def _slope_gap(visit: Visit) -> Matrix:
     """R (1 - x y'(x) / y)."""
     t = sp.Dummy("t", real=True)
     slope = sp.diff(function_of(visit.node)(t), t)
@@ -62,5 +62,5 @@ def _by_slope(visit: Visit) -> Matrix:
 RULES = (
     Rule(kinds.ACTIVATION, kinds.IDENTITY, lambda n, xs, r, opt: identity(r), {}),
     Rule(kinds.ACTIVATION, kinds.GRADIENT,
-         lambda n, xs, r, opt: activation_gradient(xs[0], function_of(n), r), {DEGREE: _by_slope}),
+         lambda n, xs, r, opt: activation_gradient(xs[0], function_of(n), r), {DEGREE: _slope_gap}),
 )  # fmt: skip

@@ -22,7 +22,7 @@ from axioms.rewrites.channels import copies_of
 from axioms.rewrites.rewrite import exchanged
 from axioms.rules.propagate import Explanation, LeafValues, evaluate
 
-Effects: TypeAlias = dict[sp.Symbol, sp.Expr]  # what each symbol of a point is given
+Effects: TypeAlias = dict[sp.Symbol, sp.Expr]  # symbol of a point -> its share
 
 
 @noted
@@ -99,8 +99,8 @@ def integrated_gradients(f: sp.Expr, point: Point) -> Effects:
 def by_masks(root: Node, point: LeafValues, gradient: sp.Matrix | None = None) -> Explanation:
     """Mask relevance of every token (column) in every row, summed over heads, under one name.
 
-    ``gradient`` is that of the logit at the root, ones unless given.  The keys that are copies of
-    a token count as one.
+    ``gradient`` is the gradient of the logit at the root, ones unless given.  Keys that are copies
+    of one token count as one.
     Raises UnassignedOperation for a graph without attention.
     """
     heads = [node for node in topological(root) if node.op == kinds.READOUT]

@@ -1,18 +1,17 @@
 """Where relevance is absorbed: the lemmas of all operations, and the ledger they add up to.
 
 A lemma, in the record of a rule, says exactly how much of the relevance R of each output entry an
-operation does not hand on, and what absorbs it.  With p = epsilon sign(z), and z the output, bias b
-included:
+operation does not hand on, by cause.  With p = epsilon sign(z), and z the output, bias b included:
 
   bias          R b / (z + p)       linear layers, and LayerNorm at its observed deviation
   stabiliser    R p / (n z + p)     n = 1 in Eq. 1, the number of factors in Eqs. 3 and 4
   Taylor term   R (1 - z + zbar)    Eq. 5, z the logit and zbar the mean of its row under A
   constant      R                   rules that hold the operands constant
-  degree        R (1 - sum of x dz/dx / z)   the plain gradient, off what is linear: -(n - 1) R of n
-                                    factors, R (1 - h/S^2) N/z of a norm of rows N and deviation S
+  degree        R (1 - sum of x dz/dx / z)   the plain gradient of nonlinear operations: -(n - 1) R
+                              of n factors, R (1 - h/S^2) N/z of a norm of rows N and deviation S
 
-Theorems 25 and, of the gradient, 73 prove every lemma; along any graph they add up to what the
-leaves miss.
+Theorem 25 proves every lemma, and theorem 73 the lemmas of the gradient; along any graph they add
+up to the relevance that the leaves miss.
 """
 
 from collections.abc import Mapping, Sequence
@@ -47,11 +46,11 @@ class Ledger:
 
     @property
     def gap(self) -> sp.Expr:
-        """What started less what was kept and absorbed: 0, by induction over the operations."""
+        """Started less kept and absorbed relevance: 0, by induction over the operations."""
         return self.started - sum(self.kept.values()) - sum(self.absorbed.values())
 
     def by_kind(self) -> dict[tuple[str, str], sp.Expr]:
-        """What was absorbed, by kind of operation and cause."""
+        """Absorbed relevance, by kind of operation and cause."""
         totals: dict[tuple[str, str], sp.Expr] = {}
         for (node, cause), amount in self.absorbed.items():
             totals[node.op, cause] = totals.get((node.op, cause), 0) + amount
@@ -62,7 +61,7 @@ class Ledger:
 def ledger(root: Node, point: LeafValues, composite: Composite, **options: Unpack[Sweep]) -> Ledger:
     """The lemmas of every operation under ``root``, from the root to the leaves.
 
-    Arguments as in ``propagate``, whose relevance is what arrives; the messages are not read.
+    Arguments as in ``propagate``, whose relevance arrives at each node; messages are not read.
     Raises UnassignedOperation that lists every operation without a rule.
     """
     order = topological(root)
@@ -87,7 +86,7 @@ def ledger(root: Node, point: LeafValues, composite: Composite, **options: Unpac
 def unknown_messages(root: Node, relevance: Number) -> tuple[sp.Expr, list[sp.Expr]]:
     """The sweep with an unknown message, a symbol, to every operand of every operation.
 
-    Returns what the leaves keep of ``relevance``, and what each operation does not send on.
+    Returns the part of ``relevance`` that the leaves keep, and the parts that operations withhold.
     """
     sent: dict[Node, list[sp.Symbol]] = {}
 
@@ -95,7 +94,7 @@ def unknown_messages(root: Node, relevance: Number) -> tuple[sp.Expr, list[sp.Ex
         sent[node] = [sp.Symbol(f"m{len(sent)}_{k}", real=True) for k in range(len(xs))]
         return [Matrix([[m]]) for m in sent[node]]
 
-    rules = {kind: names[0] for kind, names in kinds.RULES.items()}  # none of which is used
+    rules = {kind: names[0] for kind, names in kinds.RULES.items()}  # none is used
     received = propagate(
         root,
         {x.name: 1 for x in topological(root) if not x.args},
@@ -109,10 +108,10 @@ def unknown_messages(root: Node, relevance: Number) -> tuple[sp.Expr, list[sp.Ex
 
 @noted
 def absorbing(root: Node, composite: Composite) -> dict[Node, set[str]]:
-    """What can absorb relevance at every operation that receives some, at any point.
+    """Causes that can absorb relevance, for every operation that receives some, at any point.
 
-    The graph alone is read, not the shapes or values of its leaves; operations to which no rule
-    passes anything are left out.  Raises UnassignedOperation as ``ledger``.
+    The graph alone is read, not the shapes or values of its leaves; operations that no rule passes
+    relevance to are left out.  Raises UnassignedOperation as ``ledger``.
     """
     order = topological(root)
     rules = assigned(order, composite, RULES)

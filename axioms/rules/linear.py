@@ -50,12 +50,12 @@ def epsilon(
 def epsilon_without_bias(
     x: Matrix, w: Matrix, relevance: Matrix, *, eps: Number, bias: Row = None, sign: Signs = None
 ) -> Messages:
-    """Eq. 1 with z = x W in the denominator: the inputs share what the bias contributed too."""
+    """Eq. 1 with z = x W in the denominator: the inputs share the contribution of the bias too."""
     return epsilon(x, w, relevance, eps=eps, sign=sign)
 
 
 def contributions(x: Matrix, w: Matrix, bias: Row = None) -> Matrix:
-    """What every input, and last the bias, adds to each output of a layer of one token."""
+    """Contribution of every input, and last of the bias, to each output of a layer of one token."""
     parts = Matrix(x.cols, w.cols, lambda i, j: x[i] * w[i, j])
     return parts if bias is None else parts.col_join(bias)
 
@@ -65,7 +65,7 @@ def positive_part(c: sp.Expr) -> sp.Expr:
     return c if sign_of(c) > 0 else sp.Integer(0)
 
 
-def _shared(
+def _share(
     parts: Matrix, inputs: int, relevance: Matrix, *, eps: Number, sign: Signs = None
 ) -> Matrix:
     """R[i] = sum_j parts[i, j] R_j / (z_j + eps s_j) with z_j the sum of all of ``parts[:, j]``."""
@@ -88,7 +88,7 @@ def z_plus(
     ``part`` takes the positive part, for callers who name it by a symbol.
     """
     parts = contributions(x, w, bias).applyfunc(part)
-    return (_shared(parts, x.cols, relevance, eps=eps),)
+    return (_share(parts, x.cols, relevance, eps=eps),)
 
 
 @formula("the gamma rule")
@@ -104,11 +104,11 @@ def gamma(
 ) -> Messages:
     """Eq. 1 with ``strength`` times its positive part added to every contribution, for one token.
 
-    For inputs >= 0 this is the weight w + strength max(w, 0).  ``sign`` is that of the new sums.
+    For inputs >= 0 this is the weight w + strength max(w, 0).  ``sign``: the signs of the new sums.
     """
     parts = contributions(x, w, bias)
     favoured = parts + strength * parts.applyfunc(positive_part)
-    return (_shared(favoured, x.cols, relevance, eps=eps, sign=sign),)
+    return (_share(favoured, x.cols, relevance, eps=eps, sign=sign),)
 
 
 @formula("the alpha-beta rule")

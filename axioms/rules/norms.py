@@ -19,7 +19,7 @@ from axioms.rules import linear
 from axioms.rules.activations import identity
 from axioms.rules.rule import Messages, Row, Rule, Signs, Visit, formula, shares
 
-Sizes: TypeAlias = Sequence[sp.Expr] | None  # what rows are divided by, computed where it is None
+Sizes: TypeAlias = Sequence[sp.Expr] | None  # divisors of rows; computed if None
 
 
 def eps_of(node: Node) -> Number:
@@ -54,7 +54,7 @@ def layer_norm(
     return Matrix.vstack(*rows)
 
 
-def _by_row(
+def _map_rows(
     x: Matrix, maps: list[Matrix], relevance: Matrix, *, eps: Number, sign: Signs, bias: Row = None
 ) -> Messages:
     """Eq. 1 through a linear map of its own for every row."""
@@ -84,7 +84,7 @@ def held_deviation(
     """
     deviation = deviations(x, norm_eps=norm_eps) if deviation is None else deviation
     maps = [centring(weight, s) for s in deviation]
-    return _by_row(x, maps, relevance, eps=eps, sign=sign, bias=bias)
+    return _map_rows(x, maps, relevance, eps=eps, sign=sign, bias=bias)
 
 
 def root_mean_squares(x: Matrix, *, norm_eps: Number) -> list[sp.Expr]:
@@ -93,7 +93,7 @@ def root_mean_squares(x: Matrix, *, norm_eps: Number) -> list[sp.Expr]:
     return [sp.sqrt(square + norm_eps) for square in squares]
 
 
-def _divided(weight: Matrix, size: sp.Expr) -> Matrix:
+def _scaling(weight: Matrix, size: sp.Expr) -> Matrix:
     """The linear map x -> weight * x / size, as a matrix acting on rows."""
     return sp.diag(*(w / size for w in weight))
 
@@ -102,7 +102,7 @@ def _divided(weight: Matrix, size: sp.Expr) -> Matrix:
 def rms_norm(x: Matrix, weight: Matrix, *, norm_eps: Number, rms: Sizes = None) -> Matrix:
     """RMSNorm of every row; ``rms`` may name the root mean squares by symbols."""
     rms = root_mean_squares(x, norm_eps=norm_eps) if rms is None else rms
-    return Matrix.vstack(*[x[n, :] * _divided(weight, s) for n, s in enumerate(rms)])
+    return Matrix.vstack(*[x[n, :] * _scaling(weight, s) for n, s in enumerate(rms)])
 
 
 @formula("RMSNorm with its root mean square held, by Eq. 1")
@@ -121,8 +121,8 @@ def held_root_mean_square(
     Only the stabiliser absorbs: channel k gets R_k z_k / (z_k + eps s_k).
     """
     rms = root_mean_squares(x, norm_eps=norm_eps) if rms is None else rms
-    maps = [_divided(weight, s) for s in rms]
-    return _by_row(x, maps, relevance, eps=eps, sign=sign)
+    maps = [_scaling(weight, s) for s in rms]
+    return _map_rows(x, maps, relevance, eps=eps, sign=sign)
 
 
 @noted
@@ -176,8 +176,8 @@ def rms_norm_gradient(
     return (Matrix.vstack(*rows),)
 
 
-def _by_deviation(visit: Visit) -> Matrix:
-    """What is lost as the deviation moves along: all but norm-epsilon's part of its square."""
+def _deviation_loss(visit: Visit) -> Matrix:
+    """Relevance lost as the deviation varies too: all but norm-epsilon's part of its square."""
     (x, _, *bias), y, r = visit.xs, visit.z, visit.r
     sizes_of = deviations if visit.node.op == kinds.LAYER_NORM else root_mean_squares
     h = eps_of(visit.node)
@@ -195,11 +195,11 @@ RULES = (
     Rule(kinds.LAYER_NORM, kinds.IDENTITY, lambda n, xs, r, opt: identity(r), {}),
     Rule(kinds.LAYER_NORM, kinds.GRADIENT,
          lambda n, xs, r, opt: layer_norm_gradient(xs[0], xs[1], xs[2], r, norm_eps=eps_of(n)),
-         {BIAS: linear.by_bias_in_the_limit, DEGREE: _by_deviation}),
+         {BIAS: linear.by_bias_in_the_limit, DEGREE: _deviation_loss}),
     Rule(kinds.RMS_NORM, kinds.HELD_DEVIATION,
          lambda n, xs, r, opt: held_root_mean_square(xs[0], xs[1], r, norm_eps=eps_of(n), **opt),
          {STABILISER: linear.by_stabiliser}),
     Rule(kinds.RMS_NORM, kinds.GRADIENT,
          lambda n, xs, r, opt: rms_norm_gradient(xs[0], xs[1], r, norm_eps=eps_of(n)),
-         {DEGREE: _by_deviation}),
+         {DEGREE: _deviation_loss}),
 )  # fmt: skip

@@ -90,23 +90,23 @@ def halves(node: Node, xs: Sequence[Matrix], r: Matrix, options: Options) -> Mes
 
 
 def wholes(node: Node, xs: Sequence[Matrix], r: Matrix, options: Options) -> Messages:
-    """Gradient x input through a product of n: what Eqs. 3 and 4 divide by n as eps -> 0."""
+    """Gradient x input through a product of n: n times the messages of Eqs. 3 and 4 as eps -> 0."""
     return tuple(len(xs) * part for part in halves(node, xs, r, {"eps": 0}))
 
 
-def _by_stabiliser(visit: Visit) -> Matrix:
+def _stabiliser_share(visit: Visit) -> Matrix:
     """R p / (n z + p) with p = epsilon sign(z), for n factors."""
     p = pushed(visit)
     return part_of(visit.r, p, len(visit.xs) * visit.z + p)
 
 
-def _by_factors(visit: Visit) -> Matrix:
+def _factor_excess(visit: Visit) -> Matrix:
     """The gradient hands out n R to n factors."""
     return (1 - len(visit.xs)) * visit.r
 
 
-BY_STABILISER: Mapping[str, Amount] = {STABILISER: _by_stabiliser}
-BY_FACTORS: Mapping[str, Amount] = {DEGREE: _by_factors}
+BY_STABILISER: Mapping[str, Amount] = {STABILISER: _stabiliser_share}
+BY_FACTORS: Mapping[str, Amount] = {DEGREE: _factor_excess}
 
 RULES = (
     *(Rule(kind, kinds.BILINEAR_EPSILON, halves, BY_STABILISER)

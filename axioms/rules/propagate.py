@@ -24,7 +24,7 @@ Explanation: TypeAlias = dict[str, Matrix | sp.Expr]  # relevance by the name of
 
 
 class Sweep(TypedDict, total=False):
-    """The options of ``propagate``, for what passes them on."""
+    """The options of ``propagate``, for functions that pass them on."""
 
     eps: Number
     relevance: Matrix | Number | None
@@ -43,11 +43,11 @@ RULES: dict[tuple[str, str], Rule] = {
 """By kind and rule, in the order of ``axioms.kinds``."""
 
 
-def _repeated(n: int) -> Matrix:
+def _repetition(n: int) -> Matrix:
     return Matrix.hstack(sp.eye(n), sp.eye(n)[:, -1])
 
 
-def _halved(n: int) -> Matrix:
+def _halving(n: int) -> Matrix:
     half = sp.Rational(1, 2)
     return Matrix.vstack(sp.diag(*[1] * (n - 1), half), sp.eye(n)[-1, :] * half)
 
@@ -56,7 +56,7 @@ def _running_sums(n: int) -> Matrix:
     return Matrix([[int(i <= j) for j in range(n)] for i in range(n)])
 
 
-# what a constant is filled with -> its value from the shape (rows, columns) of its operand
+# filling of a constant -> its value from the shape (rows, columns) of its operand
 FILLS: dict[str, Callable[[int, int], Matrix]] = {
     "zeros": sp.zeros,
     "ones": sp.ones,
@@ -66,11 +66,11 @@ FILLS: dict[str, Callable[[int, int], Matrix]] = {
     "identity": lambda rows, columns: sp.eye(columns),
     "centring": lambda rows, columns: sp.eye(columns) - sp.ones(columns, columns) / columns,
     "reversal": lambda rows, columns: sp.eye(columns)[:, ::-1],
-    "repetition": lambda rows, columns: _repeated(columns),  # of the last channel
+    "repetition": lambda rows, columns: _repetition(columns),  # of the last channel
     "twice": lambda rows, columns: Matrix.hstack(sp.eye(columns), sp.eye(columns)),
     "running sums": lambda rows, columns: _running_sums(columns),
     "differences": lambda rows, columns: _running_sums(columns).inv(),
-    "halving": lambda rows, columns: _halved(columns),  # of the last channel, over its copies
+    "halving": lambda rows, columns: _halving(columns),  # of the last channel, over its copies
 }
 
 
@@ -146,12 +146,10 @@ def propagate(
 ) -> dict[Node, Matrix]:
     """Relevance of every node under ``root``, summed over the uses of a shared node.
 
-    ``relevance`` starts at the root and is its value unless given; ``signs`` gives the sign of
-    a node's value where ``eps > 0`` and the value is symbolic.  Rational
-    relevance is in lowest terms.  ``instead`` gives a message function, as rules have
-    them, to be used for a kind of operation in place of the composite's rule.
-    Raises UnassignedOperation that lists every operation for which
-    ``composite`` has no rule.
+    ``relevance`` starts at the root and is its value unless given; ``signs`` gives the sign of a
+    node's value where ``eps > 0`` and the value is symbolic.  Rational relevance is in lowest
+    terms.  ``instead`` maps a kind of operation to a message function that replaces the
+    composite's rule.  Raises UnassignedOperation that lists every operation without a rule.
     """
     order = topological(root)
     rules = assigned(order, composite, RULES)
@@ -159,7 +157,7 @@ def propagate(
     received = {node: sp.zeros(*values[node].shape) for node in order}
     received[root] = values[root] if relevance is None else _as_matrix(relevance)
     for node in reversed(order):
-        if node.op in LEAVES:  # nothing divides what arrives here
+        if node.op in LEAVES:  # nothing divides the relevance of a leaf
             continue
         received[node] = received[node].applyfunc(lowest_terms)
         if node.op == TRANSPOSE:

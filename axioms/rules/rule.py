@@ -50,7 +50,7 @@ class Visit(NamedTuple):
     options: Options
 
 
-Amount: TypeAlias = Callable[[Visit], Matrix]  # what is absorbed per output entry
+Amount: TypeAlias = Callable[[Visit], Matrix]  # absorbed relevance per output entry
 
 
 @dataclass(frozen=True)
@@ -59,7 +59,7 @@ class Rule:
 
     ``absorbs``: by cause of ``axioms.composites``, how much of the relevance of every output entry
     is not handed on (theorems 25 and 73); a bias absorbs only where there is one.  ``passes_by``:
-    the operands, by place, to which nothing is sent, whatever was received.
+    the operands, by place, that never receive anything.
     """
 
     kind: str

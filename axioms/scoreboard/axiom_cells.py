@@ -1,8 +1,8 @@
 """Six axioms that are no rewrites, decided for every attribution method.
 
-An axiom is pairs of what has to be equal, on products of two and three positive factors, sums,
-linear layers, and one row of softmax attention whose output is its relevance.  Generic symbols
-prove it; one point refutes it.
+An axiom is pairs of values that must be equal, on products of two and three positive factors,
+sums, linear layers, and one row of softmax attention whose output is its relevance.  Generic
+symbols prove it; one point refutes it.
 """
 
 import itertools
@@ -39,8 +39,8 @@ CONSERVATION, LOCALITY, SYMMETRY, UNITS = (
 LOO_OF_PRODUCTS, LOO_OF_ATTENTION = "leave-one-out of products", "leave-one-out of attention"
 
 Values: TypeAlias = Mapping[str, sp.Expr]  # of the inputs of a graph of numbers
-Relevances: TypeAlias = dict[str, sp.Expr]  # by input, where that of the root is its value
-Claim: TypeAlias = tuple[str, sp.Expr, sp.Expr]  # what of, what it is, what is asked for
+Relevances: TypeAlias = dict[str, sp.Expr]  # by input; the root's relevance is its value
+Claim: TypeAlias = tuple[str, sp.Expr, sp.Expr]  # its subject, the value, the required value
 Row: TypeAlias = tuple[sp.Matrix, sp.Matrix]  # logits and values
 
 NAMES = ("x0", "x1", "x2")
@@ -62,7 +62,7 @@ class Method:
 
 @dataclass(frozen=True, kw_only=True)
 class Decided:
-    """What is established of an axiom and a method."""
+    """The verdict on one axiom for one method."""
 
     verdict: str  # of the scoreboard
     witness: str = ""  # of a refutation
@@ -81,7 +81,7 @@ def by_rules(rule_set: RuleSet) -> Method:
     return Method(name=rule_set.name, of_graph=of_graph, of_keys=of_keys)
 
 
-def _of_function(method: Callable[[sp.Expr, Effects], Effects]) -> Callable[..., Relevances]:
+def _functional(method: Callable[[sp.Expr, Effects], Effects]) -> Callable[..., Relevances]:
     """A functional of the function that a graph of numbers computes."""
 
     def of_graph(root: Node, at: Values) -> Relevances:
@@ -94,7 +94,7 @@ def _of_function(method: Callable[[sp.Expr, Effects], Effects]) -> Callable[...,
 
 
 def _integrated_over_keys(z: sp.Matrix, v: sp.Matrix) -> sp.Matrix:
-    """Of equal logits alone: of others the integral is no elementary function."""
+    """Integrated Gradients at equal logits: at others the integral is no elementary function."""
     symbols = [*Z, *V]
     value = evaluate(ROW, {"z": Z, "v": V})[ROW][0]
     found = integrated_gradients(value, dict(zip(symbols, [*z, *v], strict=True)))
@@ -116,16 +116,14 @@ FUNCTIONALS: dict[str, Method] = {
         BY_GRADIENT,
         Method(
             name="Integrated Gradients",
-            of_graph=_of_function(integrated_gradients),
+            of_graph=_functional(integrated_gradients),
             of_keys=_integrated_over_keys,
         ),
-        Method(
-            name="leave-one-out", of_graph=_of_function(leave_one_out), of_keys=_effects_of_keys
-        ),
+        Method(name="leave-one-out", of_graph=_functional(leave_one_out), of_keys=_effects_of_keys),
         replace(BY_GRADIENT, name="mask relevance", of_keys=_masks),
     )
 }
-"""Methods that are no rules; mask relevance is that of keys, and gradient x input elsewhere."""
+"""Methods that are no rules; mask relevance is defined for keys, gradient x input elsewhere."""
 
 
 def products(method: Method, sizes: tuple[int, ...] = (2, 3)) -> list[Node]:
@@ -139,7 +137,7 @@ def products(method: Method, sizes: tuple[int, ...] = (2, 3)) -> list[Node]:
 
 
 def parts(method: Method, root: Node, at: Values) -> Relevances:
-    """What every input gets of a relevance of 1."""
+    """The share of every input in a relevance of 1."""
     used = {node.name: at[node.name] for node in topological(root) if not node.args}
     value = evaluate(root, used)[root][0]
     return {name: r / value for name, r in method.of_graph(root, used).items()}
@@ -165,7 +163,7 @@ def _output(z: sp.Matrix, v: sp.Matrix) -> sp.Expr:
 
 
 def _complete_over_keys(z: sp.Matrix, v: sp.Matrix) -> Iterator[Claim]:
-    """What Integrated Gradients integrate is the derivative of the output along the path."""
+    """The integrand of Integrated Gradients is the derivative of the output along the path."""
     t = sp.Symbol("t", positive=True)
     path = {x: t * x for x in (*z, *v)}
     along = _output(z, v).subs(path, simultaneous=True)
@@ -187,7 +185,7 @@ def is_local(method: Method, at: Values, row: Row) -> Iterator[Claim]:
     for name, part in parts(method, X0 + X1, signs).items():
         yield f"{name} of `{X0 + X1}` with x1 = -3", part, signs[name] / (x0 - x1)
     layer = Node(kinds.LINEAR, (X0, parameter("x1"), parameter("x2")))
-    if method.name not in OF_INPUTS:  # to which a weight is an input like any other
+    if method.name not in OF_INPUTS:  # these take a weight as an input like any other
         yield f"x0 of `{layer}`", method.of_graph(layer, at)["x0"], x0 * x1
 
 
@@ -212,7 +210,7 @@ def knows_no_units(method: Method, at: Values, row: Row) -> Iterator[Claim]:
 
 
 def sees_products(method: Method, at: Values, row: Row) -> Iterator[Claim]:
-    """Without any factor of a product all of it is gone."""
+    """Leave-one-out: a product is 0 without any one of its factors."""
     for root in products(method):
         for name, part in parts(method, root, at).items():
             yield f"{name} of `{root}`", part, sp.S.One

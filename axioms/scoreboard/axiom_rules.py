@@ -1,9 +1,8 @@
-"""Three local rules that conserve, each of which gives up other axioms (theorem 67).
+"""Three local rules that conserve; each gives up other axioms (theorem 67).
 
 All three treat sums and linear layers by Eq. 1, hold the attention weights constant, and give all
 relevance of a matrix product to its first factor.  They differ in how the factors of a product
-share relevance.  A norm and a softmax pass on what the same rules pass on through the operations
-that they are made of.
+share relevance.  A norm and a softmax are treated as graphs of simpler operations.
 """
 
 from collections.abc import Callable, Sequence
@@ -23,7 +22,7 @@ from axioms.rules.propagate import explain
 from axioms.rules.rule import MessageFunction, Options
 from axioms.scoreboard.rule_sets import RuleSet
 
-Parts = Callable[[Sequence[sp.Expr]], list[sp.Expr]]  # what each factor of a product gets of 1
+Parts = Callable[[Sequence[sp.Expr]], list[sp.Expr]]  # shares of the factors of a product, of 1
 
 CONSERVING = Composite("conserving", {**CP_LRP.rules, kinds.SCORES: kinds.BILINEAR_EPSILON})
 """CP-LRP, with halves for scores that no softmax follows; ``_sharing`` replaces other rules."""
@@ -57,16 +56,16 @@ def equally(factors: Sequence[sp.Expr]) -> list[sp.Expr]:
 
 
 def logarithm(value: sp.Expr) -> sp.Expr:
-    """log|value| as a sum over primes and irreducible polynomials, of which each is a symbol."""
+    """log|value| as a sum over primes and irreducible polynomials, with a symbol for each log."""
     if value == 0:
         raise ZeroDivisionError("0 has no logarithm")
     if not value.free_symbols:
         return sp.expand_log(sp.log(abs(value)), force=True)
-    above, below = map(_of_polynomial, sp.fraction(canonical(as_rational(value))))
+    above, below = map(_logarithm_of_factors, sp.fraction(canonical(as_rational(value))))
     return above - below
 
 
-def _of_polynomial(polynomial: sp.Expr) -> sp.Expr:
+def _logarithm_of_factors(polynomial: sp.Expr) -> sp.Expr:
     number, factors = sp.factor_list(polynomial)
     logs = (n * min(named("log", f), named("log", -f), key=str) for f, n in factors)
     return sp.Add(logarithm(number), *logs)
@@ -88,13 +87,13 @@ def _product(parts: Parts) -> MessageFunction:
 def _first_matrix(
     node: Node, xs: Sequence[Matrix], r: Matrix, options: Options
 ) -> Sequence[Matrix]:
-    """All of R to the first of two matrices, as if the other one were a linear layer's."""
+    """Gives all of R to the first of two matrices, as if the second were a layer's weight."""
     whole, _ = bilinear_epsilon(xs[0], xs[1], 2 * r, **options)
     return [whole, sp.zeros(*xs[1].shape)]
 
 
-def _taken_apart(rewrite: str, instead: dict[str, MessageFunction]) -> MessageFunction:
-    """What the same rules pass on through the operations that one operation is made of."""
+def _swept_parts(rewrite: str, instead: dict[str, MessageFunction]) -> MessageFunction:
+    """Messages of one operation, swept by the same rules through its graph of simpler ones."""
 
     def messages(node: Node, xs: Sequence[Matrix], r: Matrix, options: Options) -> Sequence[Matrix]:
         names = [f"operand {n}" for n in range(len(xs))]
@@ -114,8 +113,8 @@ def _taken_apart(rewrite: str, instead: dict[str, MessageFunction]) -> MessageFu
 def _sharing(name: str, parts: Parts) -> RuleSet:
     instead = {kinds.PRODUCT: _product(parts), kinds.BILINEAR: _first_matrix}
     whole = {
-        kinds.SOFTMAX: _taken_apart("decompose softmax", instead),
-        kinds.LAYER_NORM: _taken_apart("decompose LayerNorm", instead),
+        kinds.SOFTMAX: _swept_parts("decompose softmax", instead),
+        kinds.LAYER_NORM: _swept_parts("decompose LayerNorm", instead),
     }
     return RuleSet(name=name, composite=CONSERVING, instead=instead | whole)
 
@@ -124,4 +123,4 @@ FIRST = _sharing("first factor takes all", to_the_first)
 BY_LOGARITHMS = _sharing("shares by logarithms", by_logarithms)
 EQUAL = _sharing("equal shares", equally)
 AXIOM_RULES = (FIRST, BY_LOGARITHMS, EQUAL)
-"""Each obeys whatever is compatible with what it obeys; see ``axiom_table``."""
+"""Each obeys a set of axioms that cannot grow; see ``axiom_sets``."""

@@ -1,7 +1,7 @@
-"""Which axioms can be had together: sets that exclude each other, sets that cannot grow.
+"""Finds axioms that can be had together: sets that exclude each other, sets that cannot grow.
 
-Both are found from what each method obeys.  A set can be had if it is part of what some method
-obeys; what is in no such set is only *not had*, and becomes excluded by a theorem.
+Both follow from the axioms that each method obeys.  A set can be had if some method obeys all of
+it; any other set is only *not had*, and becomes excluded by a theorem.
 """
 
 from collections.abc import Iterable
@@ -10,13 +10,13 @@ Axioms = frozenset[str]
 
 
 def largest(obeyed: Iterable[Axioms]) -> set[Axioms]:
-    """Those sets that are no part of another one."""
+    """The sets that are no proper part of another."""
     sets = set(obeyed)
     return {one for one in sets if not any(one < other for other in sets)}
 
 
 def smallest(sets: Iterable[Axioms]) -> set[Axioms]:
-    """Those sets that have no part among the others."""
+    """The sets that have no proper part among the others."""
     sets = set(sets)
     return {one for one in sets if not any(other < one for other in sets)}
 
@@ -24,7 +24,7 @@ def smallest(sets: Iterable[Axioms]) -> set[Axioms]:
 def smallest_not_had(obeyed: Iterable[Axioms], axioms: Axioms) -> set[Axioms]:
     """The sets of axioms that no method obeys while some method obeys every proper part.
 
-    Each has one axiom at least of what each method lacks, and no axiom more than that takes.
+    Each holds, for every method, an axiom that the method lacks, and no axiom more than needed.
     """
     found: set[Axioms] = {frozenset()}
     for holds in largest(obeyed):

@@ -25,7 +25,7 @@ Formula: TypeAlias = Callable[[Node, LeafValues, sp.Matrix | None], Explanation]
 
 @dataclass(frozen=True, kw_only=True, eq=False)  # the same only as itself, as a key of caches
 class RuleSet:
-    """A composite, and what else it takes to be the method that its name says.
+    """An attribution method: a composite with its preparation of graphs, or a formula.
 
     ``prepare`` runs before the sweep; if it looks beyond one node, lemmas about one node do not
     compose.  Without a composite the method is a ``formula`` of the graph, or a functional of
@@ -40,7 +40,7 @@ class RuleSet:
 
     @property
     def is_canonized(self) -> bool:
-        """Whether it is AttnLRP of canonized graphs, of which theorems 64 and 65 speak."""
+        """Whether it is AttnLRP of canonized graphs, the method of theorems 64 and 65."""
         return self.prepare is canonize and self.composite is ATTNLRP and not self.instead
 
     def explain(
@@ -106,7 +106,7 @@ def _positive(value: sp.Expr) -> sp.Expr:
     return content * _at_least_0("positive", primitive, nonnegative=True)
 
 
-# Rules of axioms.rules, with symbols for what the sign of a value decides.
+# Rules of axioms.rules, with symbols for terms that depend on the sign of a value.
 
 
 def absolute_split(node: Node, xs: Sequence[sp.Matrix], r: sp.Matrix, options: Options) -> Messages:
@@ -186,7 +186,7 @@ GATES_HELD = RuleSet(
     name="AttnLRP, gates held",
     composite=ATTNLRP,
     instead={kinds.PRODUCT: gate_held},
-    prepare=lambda root: root,  # the rule looks at what a factor is, so that lemmas do not compose
+    prepare=lambda root: root,  # the rule looks at the kinds of factors: lemmas do not compose
 )
 OF_NEIGHBOURS = (
     RuleSet(name="RelP", composite=RELP),

@@ -1,12 +1,12 @@
-"""Which attribution methods give two implementations of one function one explanation.
+"""Decides which attribution methods explain two implementations of one function alike.
 
 A cell is computed: a lemma over generic symbols proves it, or the smallest integer point at
 which two implementations disagree refutes it.  ``markdown`` writes it for docs/SCOREBOARD.md.
 
-"epsilon -> 0" is the limit of the relevance from above, with leaves and R as they are.  What is
-said of it holds for almost all leaves: where a sum cancels exactly, as a + b does at a = -b, the
-limit is another one or none, for every rule that divides by the sum.  A set of such points that
-is open, as that where a pool of positive parts is empty, is no exception but a witness.
+"epsilon -> 0" is the limit of the relevance from above, with leaves and R as they are.  Its
+verdicts hold for almost all leaves: where a sum cancels exactly, as a + b does at a = -b, the
+limit is another one or none, for every rule that divides by the sum.  An open set of such points,
+such as all points with an empty pool of positive parts, is no exception but a witness.
 """
 
 import itertools
@@ -39,7 +39,7 @@ STABILISERS: dict[str, tuple[Number, Number]] = {
 """Column -> stabiliser of the lemma, and of the search for a witness; 0 is the limit."""
 FIRST, TRIED = 20, 400  # points per graph before a lemma is tried, and before a search gives up
 AT_EXPONENTIALS = 3  # points per graph where numbers are compared by their digits, which is slow
-ATTACKS = 2  # random points in wider shapes at which what a lemma proves is tried
+ATTACKS = 2  # random points in wider shapes that a proved lemma is tried at
 Decision: TypeAlias = Callable[[Sides, Sides], bool]  # whether two sides are equal
 COVERED: dict[tuple[str, str], int] = {
     (name, eps): 64 if rewrite.canonized is Canonized.ALIKE else 65
@@ -52,14 +52,14 @@ COVERED: dict[tuple[str, str], int] = {
 
 @dataclass(frozen=True, kw_only=True)
 class Cell:
-    """What is established of one rule set under one rewrite."""
+    """The verdict on one rule set under one rewrite."""
 
     rule_set: str
     rewrite: str
     eps: str  # LIMIT or FINITE
     verdict: str
     witness: str = ""  # of a refutation: the graphs, the point, both explanations
-    why: str = ""  # what kept an open one from being proved, where it is known
+    why: str = ""  # the known obstacle to a proof, if the cell is open
     theorem: int = 0  # of a proof beyond the templates, for graphs that are prepared as a whole
 
 
@@ -121,14 +121,14 @@ def decide(
     Proved: on every template and for generic leaves and relevance, which a rule applied node by
     node composes to every graph.  A rule set that prepares the whole graph is also searched for
     witnesses in several contexts, and at best ``holds on the templates`` unless theorems 64 and 65
-    cover what it does: the templates alone say nothing of larger graphs.  ``same`` decides
-    whether two relevances are equal; its True is a proof.  ``first`` points are tried before the
-    lemma, ``points_tried`` after it failed, and ``attacks`` in wider shapes after it held.
+    cover it: the templates alone say nothing of larger graphs.  ``same`` decides whether two
+    relevances are equal; its True is a proof.  ``first`` points are tried before the lemma,
+    ``points_tried`` after it failed, and ``attacks`` in wider shapes after it held.
     """
     cell = Cell(rule_set=rule_set.name, rewrite=rewrite, eps=eps, verdict=OPEN)
     templates = searched = EVERY_REWRITE[rewrite].templates
     if not rule_set.composite and not rule_set.formula:  # of the function, which is preserved
-        kept = all(_preserved(rewrite, template) for template in templates)
+        kept = all(_preserves(rewrite, template) for template in templates)
         return replace(cell, verdict=PROVED if kept else OPEN)
     if rule_set.prepare:
         searched = [wider for template in templates for wider in in_contexts(template)]
@@ -147,7 +147,7 @@ def decide(
             return found
         if all(
             _is_defined(rule_set, rewrite, template, number)
-            and _established(rule_set, rewrite, template, generic_eps, same)
+            and _holds(rule_set, rewrite, template, generic_eps, same)
             for template in templates
         ):
             if witness := attack(rule_set, rewrite, eps, tries=attacks):
@@ -161,7 +161,7 @@ def decide(
         return replace(cell, verdict=NOT_APPLICABLE)
 
 
-def _preserved(rewrite: str, template: Template) -> bool:
+def _preserves(rewrite: str, template: Template) -> bool:
     point = symbols(template)
     return all(
         same_function(template.root, other, point)
@@ -169,10 +169,10 @@ def _preserved(rewrite: str, template: Template) -> bool:
     )
 
 
-def _established(
+def _holds(
     rule_set: RuleSet, rewrite: str, template: Template, eps: Number, same: Decision
 ) -> bool:
-    """The lemma at ``eps``; in the limit of a rule that is 0/0 at eps = 0, that of every eps."""
+    """Decides the lemma at ``eps``, or at every eps if the rule is 0/0 at eps = 0."""
     try:
         return lemma(rule_set, rewrite, template, eps, same=same)
     except ZeroDivisionError:
@@ -189,7 +189,7 @@ def lemma(
 ) -> bool:
     """Whether every rewritten template gets the same relevance for generic leaves and relevance.
 
-    Functions, signs and absolute values are symbols, so True is a proof and False is not.
+    Functions, signs and absolute values are symbols, so True is a proof and False is none.
     """
     point = symbols(template)
     r = generic("R", *denoted(template.root, point).shape)
@@ -223,7 +223,7 @@ def in_contexts(template: Template) -> Iterator[Template]:
     """The template alone, in a product, in a sum, fed by products, and scaled by channel."""
     yield template
     inputs = [node for node in topological(template.root) if node.op == INPUT]
-    z, u, f = (_unused(name, template) for name in "zuf")
+    z, u, f = (_free_name(name, template) for name in "zuf")
     outer = denoted(template.root, symbols(template)).shape
     for root in (template.root * leaf(z), template.root + leaf(z)):
         yield Template(root=root, generic={**template.generic, z: outer})
@@ -237,9 +237,9 @@ def in_contexts(template: Template) -> Iterator[Template]:
     yield Template(root=scaled, generic={**template.generic, f: (1, outer[1])})
 
 
-def _unused(name: str, template: Template) -> str:
+def _free_name(name: str, template: Template) -> str:
     """The name, or one like it that no leaf of the template has."""
-    return name if name not in template.generic else _unused(name + name[0], template)
+    return name if name not in template.generic else _free_name(name + name[0], template)
 
 
 def attack(rule_set: RuleSet, rewrite: str, eps: str, *, tries: int, seed: int = 0) -> str:

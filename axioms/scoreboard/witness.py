@@ -1,4 +1,4 @@
-"""Points at which two implementations of one function are explained differently, and in words.
+"""Witnesses: points where two implementations of one function are explained differently.
 
 In the limit eps -> 0 a point where eps = 0 is 0/0 counts with the limit that it has, and a
 disagreement only if it is there at nearby points too.
@@ -32,13 +32,13 @@ def search(
     skipped: int = 0,
     one_hot: bool = False,
 ) -> str:
-    """The first small integer point at which a rewritten template is explained differently.
+    """The first small integer point where a rewritten template is explained differently.
 
     Least shapes come before generic ones, and points in order of the sum of their absolute
     values plus the number of negative ones.  Relevance starts at the value of the root, or with
     ``one_hot`` at 1 in its first entry alone.  Returns '' if none of the first ``tried`` points of
-    either shape, after those ``skipped``, separates the explanations; points where one of them is
-    undefined count as tried.
+    either shape, after the ``skipped`` ones, separates the explanations; points where one of them
+    is undefined count as tried.
     """
     root = template.root
     chosen = (itertools.islice(s, skipped, tried) for s in searched_points(template))
@@ -52,7 +52,7 @@ def search(
 def rewritten(rewrite: str, root: Node, *, symbolic: bool = False) -> list[Node]:
     """All graphs that are one step away; ``symbolic`` rewrites stand for a family of them.
 
-    Raises ValueError if there is none: what is said of all of them would hold of nothing.
+    Raises ValueError if there is none: a claim on all of them would be empty.
     """
     step = EVERY_REWRITE[rewrite]
     if not (found := of_family(step, root) if symbolic else _made_by(step, root)):
@@ -128,7 +128,7 @@ def explained(
     eps: Number,
     relevance: sp.Matrix | None = None,
 ) -> Explanation | None:
-    """What the rule set says of a graph; None where it is undefined (0/0 or a pole)."""
+    """The rule set's explanation of a graph; None where it is undefined (0/0 or a pole)."""
 
     def at(eps: Number, point: LeafMatrices = point) -> Explanation:
         found = rule_set.explain(graph, point, eps=eps, relevance=relevance)

@@ -190,7 +190,7 @@ def _rule(parts: Parts) -> Rule:
     rule = {}
     for signs, part in parts.items():
         first, second, below = (
-            sum(_in_sympy(c) * x ** (len(cs) - n) * y**n for n, c in enumerate(cs, 1))
+            sum(_to_sympy(c) * x ** (len(cs) - n) * y**n for n, c in enumerate(cs, 1))
             for cs in part
         )
         rule[signs] = sp.factor(first / below), sp.factor(second / below)
@@ -211,8 +211,8 @@ def _powers(powers: Sequence[int], names: Sequence[Any]) -> Iterator[Any]:
         yield from [names[n]] * power if power else ()
 
 
-def _in_sympy(value: Any) -> sp.Expr:
+def _to_sympy(value: Any) -> sp.Expr:
     if z3.is_rational_value(value):
         return sp.Rational(value.numerator_as_long(), value.denominator_as_long())
-    coefficients = [_in_sympy(c) for c in reversed(value.poly())]
+    coefficients = [_to_sympy(c) for c in reversed(value.poly())]
     return sp.rootof(sp.Poly(coefficients, sp.Symbol("t")), value.index() - 1)

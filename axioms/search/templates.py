@@ -212,15 +212,13 @@ class Axiom:
             leaves = [Value(x, sign) for x, sign in zip(template.leaves, signs, strict=True)]
             pairs = [(leaves[m], leaves[n]) for m, n in self.pairs]
             for chosen in product(*(self._signs(x, y) for x, y in pairs)):
-                joined = [
-                    self._joined(*pair, sign) for pair, sign in zip(pairs, chosen, strict=True)
-                ]
+                joined = [self._join(*pair, sign) for pair, sign in zip(pairs, chosen, strict=True)]
                 yield leaves + joined
 
     def _signs(self, x: Value, y: Value) -> set[int]:
         return {x.sign * y.sign} if self.joined_by == PRODUCT else {x.sign, y.sign}
 
-    def _joined(self, x: Value, y: Value, sign: int) -> Value:
+    def _join(self, x: Value, y: Value, sign: int) -> Value:
         return Value(x.of * y.of if self.joined_by == PRODUCT else x.of + y.of, sign)
 
 

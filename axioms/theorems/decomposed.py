@@ -1,6 +1,6 @@
 """DePass: every value as a sum of components, carried forwards through one pass.
 
-A component is what one leaf, or all biases together, adds to a value.  Attention weights,
+A component is the part that one leaf, or all biases together, adds to a value.  Attention weights,
 deviations of norms and activations are held at the values of the whole pass (Hong et al., 2025,
 arXiv 2510.18462).  How a neuron is shared among components is a choice, ``share``.
 """
@@ -21,16 +21,16 @@ from axioms.rules.propagate import LeafValues, evaluate
 BIASES = "biases"  # the component of all that no leaf adds
 Components: TypeAlias = Mapping[str, Matrix]
 Share: TypeAlias = Callable[[Sequence[sp.Expr]], Sequence[sp.Expr]]
-"""What every component gets of a neuron's value, as shares of 1, from what it adds to its input."""
+"""Shares of the components in a neuron's value, of 1, from their contributions to its input."""
 
 
 def by_contribution(added: Sequence[sp.Expr]) -> Sequence[sp.Expr]:
-    """In proportion to what is added."""
+    """Shares in proportion to the contributions."""
     return [part / sum(added) for part in added]
 
 
 def by_softmax(added: Sequence[sp.Expr]) -> Sequence[sp.Expr]:
-    """By the exponentials of what is added."""
+    """Shares in proportion to the exponentials of the contributions."""
     weights = [sp.exp(part) for part in added]
     return [weight / sum(weights) for weight in weights]
 
@@ -53,10 +53,10 @@ def decomposed(
     share: Share = by_contribution,
     spread_biases: bool = False,
 ) -> Components:
-    """What every leaf adds to the value of ``root``, and under BIASES what biases do.
+    """The part of the value of ``root`` that every leaf adds, and under BIASES the biases.
 
-    ``spread_biases`` shares the bias of a linear layer among the components in proportion to what
-    they add.  Raises LookupError for an operation that is not decomposed.
+    ``spread_biases`` shares the bias of a linear layer among the components in proportion to their
+    contributions.  Raises LookupError for an operation that is not decomposed.
     """
     values = evaluate(root, point)
     parts: dict[Node, dict[str, Matrix]] = {}

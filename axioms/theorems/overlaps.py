@@ -1,4 +1,4 @@
-"""Where a rewrite and the passes of ``canonize`` look at the same node: their critical pairs.
+"""Critical pairs of a rewrite and the passes of ``canonize``: both look at one node.
 
 A pass asks of an operand which of ``OPERANDS`` it is, and nothing else.  So two graphs overlap with
 the passes in the operands at their variables, in weights that may be identities, and in the node
@@ -38,9 +38,9 @@ SYMBOLS: LeafMatrices = {
     **{name: generic(name, 2, 2) for name in SQUARES},
     **{name: generic(name, 1, 2) for name in ROWS},
 }
-"""Generic weights and rows.  Inputs are 0: what is compared is the graph, and what is fixed."""
+"""Generic weights and rows.  Inputs are 0: only graphs and fixed parts are compared."""
 
-Given: TypeAlias = dict[tuple[str, str], Node]  # what stands for leaves, by their kind and name
+Given: TypeAlias = dict[tuple[str, str], Node]  # nodes in place of leaves, by their kind and name
 
 
 def _number(fill: str) -> Node:
@@ -72,7 +72,7 @@ FIXED: dict[str, Callable[[str], Node]] = {
     "weight": lambda name: v,
 }
 OPERANDS = LIVE | FIXED
-"""What a pass tells apart among operands, as a graph of inputs with a given name."""
+"""Kinds of operands that a pass tells apart, each as a graph of inputs with a given name."""
 
 OF_FIXED = "the layer of a weight"
 AROUND: dict[str, Callable[[Node], Node]] = {

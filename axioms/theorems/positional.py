@@ -1,9 +1,8 @@
-"""Where position enters attention, as graphs: from content and position leaves to one query's row.
+"""Graphs of position in attention: from content and position leaves to one query's row.
 
-Roots are the logits of one query, or what follows where position enters later (its weights) or
-earlier (one embedding).  Leaves named ``position ...`` are what position is made of; the
-reciprocal stands for any activation, all of which the identity rule treats alike, because it
-keeps values rational.
+Roots are the logits of one query, or its weights or one embedding where position enters later or
+earlier.  Leaves named ``position ...`` make up position.  The reciprocal stands for any activation:
+the identity rule treats all alike, and the reciprocal keeps values rational.
 """
 
 from collections.abc import Mapping

@@ -1,4 +1,4 @@
-"""The softmax rule of Eq. 5, and what leaving a key out does to attention.
+"""The softmax rule of Eq. 5, and the effect of leaving a key out on attention.
 
 Main statements
   10  Eq. 5 returns the sum of R_A,i (z_i - zbar), zbar = sum A_i z_i, whatever arrived; at equal

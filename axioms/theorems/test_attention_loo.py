@@ -1,4 +1,4 @@
-"""One attention readout: what its rules attribute to a key, and what leaving the key out does.
+"""One attention readout: the relevance of a key by its rules, and the effect of leaving it out.
 
 O = sum A_i v_i over the keys of one row, LOO_i = O - O_without_i (theorem 20).  Relevance is
 compared where that of O is O: value-only gives key i A_i v_i, and AttnLRP gives its logit
@@ -41,7 +41,7 @@ N = 3
 Z, E, V = generic("z", 1, N), generic("e", 1, N, positive=True), generic("v", N, 1)
 C, EXP_C = sp.Symbol("c", real=True), sp.Symbol("exp_c", positive=True)
 ROWS = [(Z[:, :n], E[:, :n], V[:n, :]) for n in (2, N)]
-"""Logits, exponentials and values: of two keys, one of which stands for any number of them."""
+"""Logits, exponentials and values: of two keys, one standing for any number, and of three."""
 A = E / sum(E)
 UNIFORM = sp.ones(1, N) / N  # attention weights at equal logits
 EQUAL, EXP_EQUAL = C * sp.ones(1, N), sp.ones(1, N)  # but for a factor that drops out
@@ -52,7 +52,7 @@ def by_value_only(a, v):
 
 
 def by_logits(z, exp_z, v):
-    """Relevance of the logits by Eq. 5, from what Eq. 3 gives the weights as eps -> 0."""
+    """Relevance of the logits by Eq. 5, from the relevance of the weights by Eq. 3 as eps -> 0."""
     a = softmax(z, exp_z=exp_z)
     half, _ = bilinear_epsilon(a, v, a * v, eps=0)
     return taylor(z, half, exp_z=exp_z)[0]
@@ -191,7 +191,7 @@ def test_large_similar_logits_inflate_eq_5(record_property):
 def test_eq_5_exceeds_the_effect_of_removal_at_large_similar_logits(record_property):
     relevance, loo = by_logits(EQUAL, EXP_EQUAL, V), leave_key_out(EXP_EQUAL, V)
     # setting the logit to 0, where Eq. 5 is expanded to, moves the output by less than leaving
-    # the key out: by what the latter does times a factor between 0 and 1, e being exp(-c) < 1
+    # the key out: the latter move times a factor between 0 and 1, e being exp(-c) < 1
     e = sp.Symbol("exp_minus_c", positive=True)
     to_zero = sum(V) / N - (e * V[0] + V[1] + V[2]) / (e + 2)
     assert identical(to_zero, loo[0] * 2 * (1 - e) / (2 + e))

@@ -1,4 +1,4 @@
-"""Axioms and rewrites in one table: what excludes each other once every rewrite is an axiom.
+"""Axioms and rewrites in one table: sets that exclude each other once every rewrite is an axiom.
 
 A local rule gives of the relevance R of z = x y the part R S(x, z) to the left factor, and R (1 -
 S(x, z)) to the right one if it conserves, where S reads values alone; sums and linear layers follow
@@ -73,7 +73,7 @@ def relevance(root, share, at=None):
 
 
 def gaps(rewrite, root, share, at=None):
-    """What each input gets before a rewrite less what it gets after it, of R = 1."""
+    """Relevance of each input before a rewrite less its relevance afterwards, at R = 1."""
     before = relevance(root, share, at)
     for other in REWRITES[rewrite](root):
         after = relevance(other, share, at)
@@ -141,7 +141,7 @@ def test_one_share_for_all_products_is_not_enough(record_property):
     assert identical(one / R, 1 - NUMBER)
     assert identical(equal, 2 * NUMBER - 1)
     assert identical(last, NUMBER**2 + NUMBER - 1)
-    # none of these combinations of what should be 0 is 0
+    # none of these combinations of gaps is 0, though each gap should be
     quarter = -sp.Rational(1, 4)
     assert identical(nested["a"] - turned["a"] ** 2 / 4, quarter)
     assert identical(one / R + turned["a"] / 2, 2 * -quarter)

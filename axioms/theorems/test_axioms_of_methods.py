@@ -1,4 +1,4 @@
-"""Seven axioms and the methods that obey them: which exclude each other, and which can be had.
+"""Seven axioms and the methods that obey them: sets that exclude each other, and sets to be had.
 
 On products of three positive factors: conservation, associativity (re-association changes nothing),
 commutativity, freedom of units, locality (a factor's part of what arrives does not depend on the
@@ -59,7 +59,7 @@ Row = Callable[[], sp.Matrix]
 
 
 def by_attnlrp(*, halved: bool) -> sp.Matrix:
-    """Of a key, by Eqs. 3 and 5, or by the gradient: its value's relevance and its logit's."""
+    """Relevance of a key's value plus its logit, by Eqs. 3 and 5 or by the gradient."""
     a = softmax(Z, exp_z=E)
     weights, values = bilinear_epsilon(a, V, a * V, eps=0)
     both = values + taylor(Z, weights, exp_z=E)[0].T
@@ -82,25 +82,24 @@ METHODS: dict[str, tuple[Callable[..., list[sp.Expr]], Row]] = {
         everything_to_both, partial(mask_relevance, E, V, sp.ones(1, 1))
     ),
 }  # fmt: skip
-"""By name: its relevance of three factors, and of the keys of a row."""
-"""The axioms that each method obeys."""
+"""Method -> its relevance of three factors, and of the keys of a row."""
 EXCLUDED: Sequence[frozenset[str]] = (
     frozenset({CONSERVES, LOO["product"]}),
     frozenset({CONSERVES, LOO["attention"]}),
     frozenset({CONSERVES, LOCAL, *SYMMETRIC}),
 )
-"""What no rule obeys."""
+"""Sets of axioms that no rule obeys."""
 
 
 def is_local(rule: Callable[..., list[sp.Expr]]) -> bool:
-    """Whether x0 of (x0 x1) x2 gets the part of what x0 x1 gets that it has of x0 x1 alone."""
+    """Whether x0's share of the relevance of x0 x1 is the same in (x0 x1) x2 as in x0 x1 alone."""
     alone = rule(range(2), ALONE, X)[0] / R
     arriving = rule(range(2), ALONE, (X[0] * X[1], X[2]))[0]
     return identical(rule(range(3), LEFT, X)[0], alone * arriving)
 
 
 def axioms_of(rule: Callable[..., list[sp.Expr]], row: Row) -> frozenset[str]:
-    """Those that both halves of a method obey."""
+    """The axioms that both halves of a method obey: on products, and on a row of attention."""
     keys, output = row(), (E * V)[0] / sum(E)
     holds = obeyed(rule)
     holds[CONSERVES] = holds[CONSERVES] and identical(sum(keys), output)

@@ -129,7 +129,7 @@ OPERATIONS = {
     "scores": (Node(kinds.SCORES, (A, B), attributes={"scale": 1 / D}), sp.Rational(1, 2)),
     "product": (A * B, sp.Rational(1, 2)),
 }
-"""Each operation of the law as a graph, and what part of gradient times input it passes on."""
+"""Each operation of the law as a graph, and the part of gradient times input that it passes on."""
 
 
 @pytest.mark.theorem(

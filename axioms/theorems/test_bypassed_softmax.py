@@ -1,4 +1,4 @@
-"""What bypassing the softmax does, exactly: CP-LRP and AttnLRP against leave-one-out of a row.
+"""The exact effect of bypassing the softmax: CP-LRP and AttnLRP against leave-one-out of a row.
 
 O = sum A_i v_i over the keys of one row, which gives its relevance f = O to them.  CP-LRP (the
 value-only rule) gives key i A_i v_i, and AttnLRP gives its value and its logit, by Eqs. 3 and 5,
@@ -36,7 +36,7 @@ MEANINGS = {
 N = 3
 Z, E, V = generic("z", 1, N), generic("e", 1, N, positive=True), generic("v", N, 1)
 ROWS = [(Z[:, :n], E[:, :n], V[:n, :]) for n in (2, N)]
-"""Logits, exponentials and values: of two keys, one of which stands for any number of them."""
+"""Logits, exponentials and values: of two keys, one standing for any number, and of three."""
 C = sp.Symbol("c", real=True)  # of equal logits; its exponential drops out
 
 
@@ -96,8 +96,8 @@ def test_what_the_bypass_misses_is_the_output_without_the_key(record_property):
 def missed(heads, stream, norm, i, s, t):
     """Leave-one-out of key i less its relevance by CP-LRP, behind heads, a stream and a LayerNorm.
 
-    ``norm`` is its weight, its bias and what reads it; s and t are its deviations with and without
-    the key.
+    ``norm`` is the weight, the bias and the reading vector of the LayerNorm; s and t are its
+    deviations with and without the key.
     """
     weight, bias, reading = norm
     read = [e * v / sum(e) for e, v in heads]

@@ -1,4 +1,4 @@
-"""Rewrites that canonization does not undo, and which change no explanation all the same.
+"""Rewrites that canonization does not undo, yet that change no explanation.
 
 They change what lies between two layers, between queries and keys, or in front of a LayerNorm.
 Canonized, the two graphs differ by one step of the same rewrite, and the plain rules of AttnLRP

@@ -74,7 +74,7 @@ EPS = sp.Symbol("epsilon", positive=True)
 
 
 def body(node, *, weights):
-    """Every use of a node outside of biases; without ``weights`` outside of those and rows too."""
+    """Every use of a node outside biases; without ``weights``, outside weights and rows too."""
     yield node
     args = node.args
     if node.op == CONSTANT or (not weights and repeated_row(node) is not None):

@@ -1,4 +1,4 @@
-"""Conservation of whole networks: what the inputs receive is R less what every operation absorbs.
+"""Conservation of whole networks: the inputs receive R less the absorption of every operation.
 
 Whatever the rules, what the leaves of a graph receive and what operations absorb add up to R: an
 operation hands on what it does not absorb.
@@ -94,7 +94,7 @@ def operands(kind, n):
 
 
 def one_operation(kind, n):
-    """A graph of one operation, and generic values in which its output is a rational function.
+    """A graph of one operation, and generic values that make its output a rational function.
 
     The norm-epsilon of a norm makes its root S; logits are the logarithms of their exponentials.
     """

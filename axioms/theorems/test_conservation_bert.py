@@ -134,12 +134,12 @@ def layer_point(*, bias):
 
 
 def rational(amount):
-    """The amount with log 2 named by a symbol: what holds for any number holds for it."""
+    """The amount with a symbol for log 2: a proof for any number covers it."""
     return lowest_terms(sp.sympify(amount).subs(sp.log(2), LOG_2))
 
 
 def instance(composite, *, bias, eps):
-    """One BERT layer in numbers: R times its output, what x receives, what every cause absorbs."""
+    """One BERT layer in numbers: R times its output, relevance of x, absorption by cause."""
     root, point = bert(), layer_point(bias=bias)
     relevance = R * evaluate(root, point)[root]
     books = ledger(root, point, composite, eps=eps, relevance=relevance)

@@ -39,7 +39,7 @@ def mlp(x):
 
 
 def head():
-    """The same attention with the softmax that its weights come from."""
+    """A residual stream A and attention to B, with weights from a softmax of scores."""
     scores = Node(kinds.SCORES, (A, B))
     return A + attend(scores, B)
 
@@ -129,7 +129,7 @@ def neuron(function="relu"):
     return linear(activation(function, linear(A, "wa") + linear(B, "wb")), "v")
 
 
-P, Q = sp.symbols("p q", positive=True)  # what the leaves add to the neuron
+P, Q = sp.symbols("p q", positive=True)  # contributions of the leaves to the neuron
 
 
 def at_neuron(c=1):

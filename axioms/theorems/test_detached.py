@@ -1,4 +1,4 @@
-"""LRP as a gradient: what one backward pass through a detached implementation gives.
+"""LRP as a gradient: the result of one backward pass through a detached implementation.
 
 A detached implementation computes the same values, and holds some of them constant when it is
 differentiated: [y] is a held value y.
@@ -56,7 +56,7 @@ def _entrywise(*factors: sp.Matrix) -> sp.Matrix:
 
 
 def _one_free(multiply: Callable[..., sp.Matrix], xs: Sequence[sp.Matrix], held: Held) -> sp.Matrix:
-    """The mean over operands of the product in which all others are held."""
+    """The mean, over operands, of the product with all other operands held."""
     terms = [multiply(*held[:n], x, *held[n + 1 :]) for n, x in enumerate(xs)]
     return sum(terms[1:], terms[0]) / len(terms)
 
@@ -137,7 +137,7 @@ def operands(node: Node, n: int) -> dict[str, sp.Matrix]:
 
 
 def gradient(detached: Detached, xs: Sequence[sp.Matrix], y: sp.Matrix, g: sp.Matrix) -> Held:
-    """Of <g, detached value> by every operand, all held values put in afterwards."""
+    """Gradient of <g, detached value> by every operand; held values are put in afterwards."""
     held = [generic(f"held{k}", *x.shape) for k, x in enumerate(xs)]
     own = generic("own", *y.shape)
     known = {
@@ -173,7 +173,7 @@ def test_every_rule_is_input_times_the_gradient_of_a_detached_operation(name, re
 
 
 def block() -> Node:
-    """A product of three, a residual sum and attention, of which most operands are shared."""
+    """A product of three, a residual sum and attention; they share most operands."""
     scores = Node(kinds.SCORES, (X, Y), attributes={"scale": 1})
     read = attend(scores, Y)
     stream = X + linear(read, W, B)
@@ -183,7 +183,7 @@ def block() -> Node:
 def detached_block(
     x: sp.Matrix, y: sp.Matrix, held_x: sp.Matrix, held_y: sp.Matrix, *, halved: bool
 ) -> sp.Matrix:
-    """The same by hand, of one channel: attention of AttnLRP, which halves, or of CP-LRP."""
+    """``block`` detached by hand, in one channel: attention by AttnLRP (``halved``) or CP-LRP."""
     weights = lambda q, k: softmax(q * k.T)
     a = weights(held_x, held_y)
     free = (weights(x, held_y) + weights(held_x, y)) / 2

@@ -1,4 +1,4 @@
-"""Bounds on what CP-LRP misses of leave-one-out, and on what depth takes from AttnLRP.
+"""Bounds on the error of CP-LRP against leave-one-out, and on the loss of AttnLRP with depth.
 
 Behind heads h, a residual stream and a LayerNorm at norm-epsilon 0, whose weighted channels are
 read along w with sum 0, theorem 59 has CP-LRP miss
@@ -54,14 +54,14 @@ MEANINGS = {
 def test_the_error_behind_a_layer_norm_is_bounded(record_property):
     t = sp.Symbol("t", positive=True)
     for n in (2, 3, 4):
-        # what theorem 59 has: <w, y> of the stream is t times <w, N> of its norm
+        # as in theorem 59: <w, y> of the stream is t times <w, N> of its norm
         x, w = generic("x", 1, n), generic("w", 1, n)
         w[n - 1] = -sum(w[:-1])
         normed = layer_norm(x, sp.ones(1, n), sp.zeros(1, n), norm_eps=0, deviation=[t])
         assert identical((x * w.T)[0], t * (normed * w.T)[0])
         variance = sum(v**2 for v in normed) / n
         assert identical(variance * t**2, sum(v**2 for v in x) / n - (sum(x) / n) ** 2)
-        # <w, N>^2 is at most |w|^2 |N|^2, by what is left of them: a sum of squares (Lagrange)
+        # <w, N>^2 is at most |w|^2 |N|^2: their difference is a sum of squares (Lagrange)
         pairs = itertools.combinations(range(n), 2)
         squares = sum((w[i] * normed[k] - w[k] * normed[i]) ** 2 for i, k in pairs)
         assert identical(w.dot(w) * normed.dot(normed) - w.dot(normed) ** 2, squares)
@@ -102,7 +102,7 @@ def test_the_bound_is_attained(number, record_property):
 
 
 def layer(attend, weights, h, g):
-    """What h receives of h + A h by epsilon -> 0, which has relevance value times g."""
+    """Relevance of h as epsilon -> 0 if h + A h has relevance value times g."""
     read = weights * h
     straight, attended = add([h, read], (h + read).multiply_elementwise(g), eps=0)
     return straight + attend(weights, h, attended, eps=0)[1]

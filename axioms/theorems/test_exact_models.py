@@ -45,7 +45,7 @@ MEANINGS = {
 
 S, B, C = sp.symbols("s b c", real=True)
 P, F = sp.symbols("exp_s exp_c", positive=True)
-LOGARITHMS = {S: sp.log(P), C: sp.log(F)}  # of which the exponentials are rational functions
+LOGARITHMS = {S: sp.log(P), C: sp.log(F)}  # they make the exponentials rational functions
 E = P**4
 RMS = sp.Symbol("rms", positive=True)  # the root of 1 + norm-epsilon
 CODES = sp.Matrix([[1, 1, 1], [1, -1, -1], [-1, 1, -1], [-1, -1, 1]])
@@ -93,7 +93,7 @@ def named(x):
 
 
 def expected(things, asked):
-    """Scores, weights and the output, from what the model is made to compute."""
+    """Scores, weights and the output that the model is built to compute."""
     z = [3 * S + C if n == asked else C - S for n in range(FACTS)]
     a = [(E if n == asked else 1) / (E + FACTS - 1) for n in range(FACTS)]
     return z, a, sum(x * (v + B) for x, v in zip(a, things, strict=True))
@@ -138,7 +138,7 @@ def test_attnlrp_of_recall_by_one_head():
 
 
 def at(x, **values):
-    """Relevance in which exp_s alone is left: s is its logarithm, and so are multiples of it."""
+    """Relevance as a function of exp_s alone: s is its logarithm."""
     point = {B: 0, C: 0, S: sp.log(P)} | {sp.Symbol(k, real=True): v for k, v in values.items()}
     return sp.cancel(named(x)).subs(point)
 
@@ -190,7 +190,7 @@ def test_gradient_x_input_finds_nothing_in_one_layer():
     root = recall(h)
     for things, asked in PROMPTS:
         point = prompt(things, asked)
-        point["query"] *= RMS**2  # by which two norms divide the scores
+        point["query"] *= RMS**2  # two norms divide the scores by it
         found, with_held = (by_token(point, rules, root) for rules in (GRADIENT_X_INPUT, held))
         for one, other in zip(found[1], with_held[1], strict=True):
             assert identical(named(one), h / RMS**2 * named(other))

@@ -1,4 +1,4 @@
-"""Gated units (GLU, ReGLU, GEGLU, SwiGLU) and soft caps: what their rules conserve and survive.
+"""Gated units (GLU, ReGLU, GEGLU, SwiGLU) and soft caps: conservation and invariance of rules.
 
     unit   y = g(a) b, a = x W, b = x V        soft cap   z = c tanh(s / c)
 

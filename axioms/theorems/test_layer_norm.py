@@ -1,4 +1,4 @@
-"""LayerNorm: what the held-deviation rule conserves, and why gradient x input vanishes before it.
+"""LayerNorm: conservation by the held-deviation rule, and vanishing gradient x input before it.
 
 Main statements
   13  with its deviation held, LayerNorm gives its input R_k (y_k - b_k) / (y_k + eps s_k) of
@@ -106,7 +106,7 @@ def test_integrated_gradients_find_nothing_before_layer_norm_at_any_step():
     scope="3 channels",
 )
 def test_exact_integrated_gradients_before_layer_norm_are_complete(record_property):
-    # S^2 = t^2 var + h, so dS/dt = t var / S; what is integrated over t is 0 at the baseline t = 0
+    # S^2 = t^2 var + h, so dS/dt = t var / S; the integral over t is 0 at the baseline t = 0
     jacobian = layer_norm_jacobian(T * X, W, S)
     for k in range(WIDTH):
         integral = W[k] * (X[k] - MEAN) * T / S

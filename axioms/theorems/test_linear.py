@@ -1,4 +1,4 @@
-"""Linear layers: what the epsilon rule conserves, what it absorbs, and when it is leave-one-out.
+"""Linear layers: conservation and absorption by the epsilon rule, and its match to leave-one-out.
 
 Main statements
   6  with the bias in the denominator, inputs receive R_j (z_j - b_j) / (z_j + eps s_j) of output

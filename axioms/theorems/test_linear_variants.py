@@ -44,7 +44,7 @@ MEANINGS = {
 
 EPS, STRENGTH = sp.symbols("epsilon gamma", positive=True)
 ALPHA, BETA = sp.symbols("alpha beta", real=True)
-S = sp.Symbol("s", real=True)  # sign of a sum: what holds for every s holds in both cases
+S = sp.Symbol("s", real=True)  # sign of a sum: a proof for every s covers both cases
 R = sp.Matrix([[sp.Symbol("R", real=True)]])
 SIZES = sp.symbols("c0:3", positive=True)  # of two contributions and a bias
 ONES = sp.ones(1, 2)
@@ -74,7 +74,7 @@ def below(parts):
 
 
 def whole(c, b):
-    """Every contribution to the one output: those of the inputs, then the bias."""
+    """Every contribution to the one output: first of the inputs, then of the bias."""
     return list(contributions(X, weights(c), b))
 
 
@@ -261,7 +261,7 @@ def test_no_alpha_makes_alpha_beta_the_epsilon_rule(record_property):
     (by_eq_1,) = epsilon(X, weights(w), R, eps=EPS)
     apart = limit(r_x - by_eq_1, EPS)
     needed = p / gap
-    assert identical(apart[0], R[0] * (ALPHA - needed))  # 0 where alpha is what is needed
+    assert identical(apart[0], R[0] * (ALPHA - needed))  # 0 at the needed alpha
     assert identical(apart[1], R[0] * (needed - ALPHA))
     assert differ_at(needed, needed.subs(gap, 2 * gap), {n: 1, gap: 1})  # no alpha is both
     record_property("method", "W = (2, -1) needs 2, (3, -1) needs 3/2")

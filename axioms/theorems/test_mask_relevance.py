@@ -1,4 +1,4 @@
-"""Mask relevance: how far one backward pass sees what leaving a token out does.
+"""Mask relevance: how far one backward pass sees the effect of leaving a token out.
 
 Leaving token j out takes key j from every row of every attention layer.  The mask relevance of j
 is the sum over layers, heads and rows i of A_ij / (1 - A_ij) <v_j - O_i, c_i>, where c_i is the
@@ -97,7 +97,7 @@ H, D = generic("h", N, 1), generic("d", N, 1)
 
 
 def effect(j):
-    """Leave-one-out of token j: the row of the second layer, less the row of what is left of H."""
+    """Leave-one-out of token j: the second layer's row, less its row from H without token j."""
     left = (A * (H - D))[0] - leave_key_out(E, H - D)[j]
     return (A * H)[0] - left
 

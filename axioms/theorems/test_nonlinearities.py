@@ -1,4 +1,4 @@
-"""Activations: what the identity rule means for GELU, for ReLU networks, and when it is invariant.
+"""Activations: the identity rule on GELU and in ReLU networks, and the limits of its invariance.
 
 Main statements
   14  GELU(x) as one activation and as x Phi(x) get the same relevance if Phi is one activation

@@ -1,4 +1,4 @@
-"""Which axioms leave Integrated Gradients alone on polynomials, and which do not.
+"""Axioms that leave Integrated Gradients alone on polynomials, and axioms that do not.
 
 An attribution gives a number to every input of a polynomial f that is 0 at 0, however many inputs
 it has, at every point x without zeros.  Axioms: it is *linear* in f; *complete*, its parts sum to
@@ -62,14 +62,14 @@ def shares(degree):
 
 
 def symmetric(u, k):
-    """Terms that symmetry makes 0, which sum to the number of inputs times u_k less all of them."""
+    """Terms that symmetry makes 0; their sum is the number of inputs times u_k, less sum(u)."""
     return sum(u[k] - other for other in u)
 
 
 def without_influence():
-    """What one input gets that does not occur, and terms, 0 because uses add up, that sum to it.
+    """The part of one absent input, and terms that sum to it, each 0 because uses add up.
 
-    q_n is what each of n such inputs gets: of three, two are joined, and then the two that remain.
+    q_n is the part of each of n absent inputs: of three, two are joined, and then the other two.
     """
     one, two, three = sp.symbols("q1:4", real=True)
     joined, other, last = two - 2 * three, two - three, one - 2 * two
@@ -77,7 +77,7 @@ def without_influence():
 
 
 def uses(d):
-    """For each input, the places at which it stands in the product of |d| inputs."""
+    """For each input, its places in the product of |d| inputs."""
     ends = list(itertools.accumulate(d, initial=0))
     return [range(start, end) for start, end in itertools.pairwise(ends)]
 
@@ -142,7 +142,7 @@ def value(polynomial, x):
 
 
 def of_monomials(share):
-    """The linear attribution in which input i gets ``share(d, x)[i]`` of every x^d."""
+    """The linear attribution that gives input i the part ``share(d, x)[i]`` of every x^d."""
 
     def attribution(polynomial, x):
         parts = [(share(d, x), c * monomial(d, x)) for d, c in polynomial.items()]

@@ -1,4 +1,4 @@
-"""What LRP's coefficients see of activation patching, and what plain gradients see of it.
+"""Estimates of activation patching by LRP's coefficients, and by plain gradients.
 
 Patching replaces an activation x by that of another run, x', and its effect is what the logit
 loses.  Attribution patching estimates it by coefficients c of the run that is patched, <c, x - x'>:
@@ -107,7 +107,7 @@ def test_the_gradient_takes_off_the_part_along_the_row():
 
 
 def squared_errors():
-    """Of RMSNorm: that of the gradient, and that of the held one, summed over the outputs read."""
+    """Squared errors at RMSNorm of the gradient and of the held rule, summed over the outputs."""
     ones = sp.ones(1, WIDTH)
     y, patched = (rms_norm(x, ones, norm_eps=0, rms=[s]) for x, s in ((X, S), (PATCH, T)))
     slope, held = sp.Integer(0), sp.Integer(0)
@@ -171,7 +171,7 @@ def test_either_of_the_gradient_and_the_held_deviation_can_be_closer(record_prop
 
 A, C, A2, C2, G = sp.symbols(
     "a c a2 c2 g", real=True
-)  # both factors in both runs, and what reads the product
+)  # both factors in both runs, and the weight that reads the product
 
 
 def split(a, c, a2, c2):

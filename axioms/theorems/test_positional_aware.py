@@ -1,4 +1,4 @@
-"""PA-LRP: what relevance of position adds up to, and what it depends on.
+"""PA-LRP: the sum of the relevance of position, and its dependence on the implementation.
 
 PA-LRP (Bakish et al., 2025, arXiv 2506.02138) gives relevance to pairs of token and position: by
 Eq. 1 where position is added, and by the half rule where it turns queries and keys.  Behind that
@@ -51,7 +51,7 @@ def turned(name, positions):
 
 
 def score(*, both):
-    """Of a query and a key: both turned, or the key alone, by the relative angle."""
+    """The score of a query and a key: both turned, or the key alone, by the relative angle."""
     if both:
         return Node(kinds.SCORES, (turned("q", "m"), turned("k", "n")))
     return Node(kinds.SCORES, (leaf("q"), turned("k", "n")))

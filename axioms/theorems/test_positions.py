@@ -1,4 +1,4 @@
-"""Position in attention: what each way of encoding it takes, and what it should have taken.
+"""Position in attention: the relevance that each encoding takes, and the share it should take.
 
 Main statements
   45  in nine ways to encode position, content and position receive all that arrives as eps -> 0
@@ -122,7 +122,7 @@ def check_operation(node, shapes, shape):
 
 
 def split(scores, bias, r_a, exponentials, *, eps=0):
-    """Relevance of scores and bias, from that of the weights: Eq. 5, then Eq. 1 on their sum."""
+    """Relevance of scores and bias from the weights' relevance: Eq. 5, then Eq. 1 on the sum."""
     (r_z,) = taylor(scores + bias, r_a, exp_z=exponentials)
     return add((scores, bias), r_z, eps=eps)
 

@@ -1,4 +1,4 @@
-"""Every rule for a product of two that re-association cannot change, and what it must give up.
+"""Every rule for a product of two that re-association cannot change, and the axioms it gives up.
 
 A rule here is local and conserves: of the relevance R of z = x y it gives R S(x, z) to the left
 factor x and R (1 - S(x, z)) to the right one, all factors being positive.
@@ -73,7 +73,7 @@ def named(name):
 
 
 def log(z):
-    """The logarithm of a product of factors, those of the factors being unknown."""
+    """The logarithm of a product, as a sum of unknown logarithms of its factors."""
     powers = sp.sympify(z).as_powers_dict()
     return sum(n * named("log")(x) for x, n in powers.items())
 
@@ -177,7 +177,7 @@ def test_five_axioms_of_products_exclude_each_other(record_property):
 
 
 def obeyed(rule):
-    """Which axioms hold for every product of three factors; ``rule`` is (order, shape, point)."""
+    """Axioms that hold for every product of three factors; ``rule`` takes (order, shape, point)."""
     orders = list(itertools.permutations(range(3)))
     maps = {(order, shape): rule(order, shape, X) for order in orders for shape in (LEFT, RIGHT)}
     units = (2 * X[0], *X[1:])

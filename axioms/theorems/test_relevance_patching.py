@@ -1,4 +1,4 @@
-"""RelP and attribution patching: whose coefficients they are, and exactly what each one misses.
+"""RelP and attribution patching: the origin of their coefficients, and the exact error of each.
 
 Both predict the effect of replacing activations x by x' by <c, x - x'>.  Attribution patching takes
 the gradient as c (Nanda, 2023), and RelP (Jafari et al., 2025, arXiv 2508.21258) relevance per unit
@@ -60,7 +60,7 @@ def gated_block(norm_eps):
 
 
 def held_block(x, at, known):
-    """The same with all that RelP holds at ``known``, by hand."""
+    """``block`` by hand, with all that RelP holds at ``known``."""
     row, old = x.multiply_elementwise(at["w"]) / S, known.multiply_elementwise(at["w"]) / S
     read = at["weights"] * (row * at["v"])
     ratio = 1 / (old * at["gate"])[0] ** 2

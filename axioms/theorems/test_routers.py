@@ -126,7 +126,7 @@ def chosen_first(relevance):
 
 
 def softmax_first(relevance):
-    """The same where it is over all, and the chosen part is divided by its sum, which is held."""
+    """Relevance of logits if softmax runs over all and its chosen part is divided by a held sum."""
     (found,) = taylor(Z, relevance.row_join(sp.zeros(1, 1)), exp_z=E)
     return found
 

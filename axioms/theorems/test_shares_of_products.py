@@ -1,4 +1,4 @@
-"""What is left of rules for products: logarithms, degrees, and the merged split.
+"""The remaining rules for products: logarithms, degrees, and the merged split.
 
 A local rule that conserves gives of the relevance R of z = x y the part R S(x, z) to the left
 factor and the rest to the right one (theorem 60).  An attribution to the inputs of a polynomial is
@@ -154,7 +154,7 @@ def test_the_merged_split_is_the_only_one_on_multilinear_polynomials(record_prop
 
 
 def degree(node):
-    """Of a graph of products, and of sums whose operands have one degree."""
+    """Degree of a graph of products, and of sums whose operands have one degree."""
     if not node.args:
         return 1
     degrees = [degree(x) for x in node.args]

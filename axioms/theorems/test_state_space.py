@@ -1,4 +1,4 @@
-"""MambaLRP: what holding the selection of a state space model conserves, and what it hides.
+"""MambaLRP: conservation by holding the selection of a state space model, and its blind spot.
 
     h_t = A_t h_(t-1) + B_t x_t        y_t = C_t h_t        A_t, B_t, C_t chosen by the tokens
 
@@ -43,7 +43,7 @@ EPS, G = sp.Symbol("epsilon", positive=True), sp.Symbol("g", real=True)
 
 
 def held(by, x):
-    """A product by what the model selects."""
+    """A product by the selected matrix ``by``, which is held."""
     return Node(kinds.READOUT, (by, x))
 
 
@@ -67,7 +67,7 @@ def weights(s):
 
 
 def as_attention():
-    """The same as a sum of tokens, each times one number."""
+    """The recurrence as a sum of tokens, each times one number."""
     terms = []
     for s in range(TOKENS):
         product, *rest = weights(s)
@@ -88,7 +88,7 @@ def of_tokens(found):
 
 
 def contributions(at):
-    """What every token adds to the last output, by SymPy's matrices alone."""
+    """Contribution of every token to the last output, by SymPy's matrices alone."""
     return [sp.prod((at[w.name] for w in weights(s)[1:]), at["c"])[0] * at[f"x{s}"][0]
             for s in range(TOKENS)]  # fmt: skip
 

@@ -85,9 +85,9 @@ def test_a_chain_of_products_takes_a_half_with_every_step(steps, record_property
 
 
 def turned(q, cos, sin, r, *, from_zero):
-    """Relevance of q and of position from that of the turned q.
+    """Relevance of q and of position from the relevance of the turned q.
 
-    ``from_zero``: q + q (cos - 1) + q' sin, so that position is what differs from angle 0.
+    ``from_zero``: q + q (cos - 1) + q' sin, so that position is the difference from angle 0.
     """
     other = sp.Matrix([[-q[1], q[0]]])
     factors = [(q, cos - int(from_zero)), (other, sin)]

@@ -66,7 +66,7 @@ def swap(n, i, j):
 
 
 def equations(n, axiom):
-    """Pairs of what an axiom says is equal, each a sum of shares or a number, per unit of R."""
+    """Pairs that an axiom says are equal, each a sum of shares or a number, per unit of R."""
     if axiom == CONSERVATION:
         for graph in graphs(n):
             yield [(graph, i) for i in range(n)], 1
@@ -123,7 +123,7 @@ WITHOUT = {
     SYMMETRY: (EQUAL_SPLIT, {kinds.PRODUCT: all_to_x0}),
     INVARIANCE: (EQUAL_SPLIT, {}),
 }
-"""For each axiom, a composite, and what replaces its rules: shares obey the other two."""
+"""For each axiom, a composite and the replacements of its rules: shares obey the other two."""
 
 
 @pytest.mark.theorem(
@@ -193,7 +193,7 @@ def test_shares_that_know_no_units_are_equal(record_property):
         moved = log_x + log_t * sp.eye(3)[:, k]
         change = (c + p * moved) - (c + p * log_x)
         assert identical(change, log_t * p[:, k])  # 0 for every t: p is 0
-    # what is left are numbers, which the axioms make R/n, as merged products have it
+    # only numbers are left, and the axioms make them R/n, as merged products have it
     merged = merge_products(tree(graphs(3)[0]))
     found = explain(merged, ones(3), EQUAL_SPLIT, relevance=R)
     assert all(identical(r, R / 3) for r in found.values())
