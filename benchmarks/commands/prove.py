@@ -9,10 +9,10 @@ from rich.text import Text
 
 from axioms.extras import need
 from benchmarks.commands.console import (
-    asked,
     bars,
     console,
     each_with_bars,
+    invocation,
     mendable,
     problems,
     track,
@@ -82,7 +82,7 @@ def _prove_one(rules: Path | None, show: str | None, *, latex: bool, limit: int)
         results = judged(rules, limit, started)
         try:
             for rule in each_with_bars(results, shown, total=None, description="rules"):
-                if asked.full:
+                if invocation.full:
                     console.out("\n" * bool(every) + rule.text(), highlight=False, end="")
                 else:
                     lines = (first_lines(Text(x), 4) for x in rule.summary())
@@ -92,7 +92,7 @@ def _prove_one(rules: Path | None, show: str | None, *, latex: bool, limit: int)
         finally:  # an error about some rules takes no verdicts from others
             if every:
                 answer(rules=every)
-        if not asked.full:
+        if not invocation.full:
             present([Text("--full prints every verdict and its witness.", style="dim")])
         return
     if show is None:

@@ -1,4 +1,4 @@
-"""What all commands share: a summary of one screen, data, quiet, exit codes, and completion."""
+"""All commands share a summary of one screen, data, quiet, exit codes, and completion."""
 
 import io
 import json
