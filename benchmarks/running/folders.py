@@ -1,4 +1,4 @@
-"""Folders that belong to one record: what is computed, on which weights and texts.
+"""Folders of results; a folder has one record of the computation, its weights and its texts.
 
 A part is a Parquet file with the record's digest and a checksum of every page.  It is written
 under another name, synced, and renamed, so that it exists completely or not at all.
@@ -24,11 +24,11 @@ from benchmarks.running.provenance import provenance
 
 RECORD, MANIFEST = "record.json", "manifest.json"
 BLOCKS = "blocks"  # folder beside the parts; a run empties it at the end
-PARTS = "part-*.parquet"  # the pattern by which readers find results
+PARTS = "part-*.parquet"  # readers of results glob it
 
 
 def claim(folder: Path, record: dict) -> str:
-    """Makes ``folder`` that of ``record``, whose digest it returns, and removes abandoned drafts.
+    """Gives ``folder`` its ``record``, removes abandoned drafts, and returns the record's digest.
 
     Of several processes that claim a folder at once, one makes the record.  Raises RunError as
     ``keep`` does, and for results without a record.

@@ -29,7 +29,7 @@ from benchmarks.running.contents import OWN, Content, File, content
 from benchmarks.running.folders import MANIFEST, PARTS, blocks_of, changed, join_parts, read_part
 
 SIZE = 128 * 2**20  # bytes of a part
-SECONDS = 0.5  # between two manifests: so much of what is finished is done again after a kill
+SECONDS = 0.5  # between two manifests: a kill loses at most so much finished work
 log = logging.getLogger(__name__)
 FIRST = attrgetter("first")
 
@@ -79,7 +79,7 @@ class Manifest:
         with self.parts()[0].open("rb") as file:
             return pq.read_schema(file).names
 
-    # What only the process that holds the folder does
+    # Only the process that holds the folder may call these.
 
     def resume(self) -> None:
         """Forgets missing files, and removes files of this run that the manifest does not name.
@@ -133,7 +133,7 @@ class Manifest:
             path.unlink()
 
     def missing(self, blocks: Iterable[Block]) -> Iterator[Block]:
-        """Blocks without a file, as they come; RunError if those with one are of other texts."""
+        """Yields blocks without a file, as they come; RunError if a file is of other texts."""
         known = iter(list(self.files))
         entry, digests, total = next(known, None), [], 0
         for block in blocks:
@@ -159,7 +159,7 @@ class Manifest:
         )
 
     def add(self, block: File, made: dict) -> None:
-        """Names a finished block, if it is not yet, and makes a part of those that fill one."""
+        """Names a finished block, unless it is named, and joins blocks that fill a part."""
         before = bisect_right(self.files, block.first, key=FIRST)
         if before and self.files[before - 1].end > block.first:
             return
@@ -181,7 +181,7 @@ class Manifest:
                 self._merge(_prefix(run))
 
     def finish(self) -> None:
-        """Makes parts of what is left; RunError unless all texts are there, each once."""
+        """Joins the remaining blocks to parts; RunError unless all texts are there, each once."""
         ends = [0, *(each.end for each in self.files)]
         if ends[:-1] != [each.first for each in self.files] or ends[-1] != self.total:
             raise RunError(f"{self.folder}: texts are missing; run the command again")

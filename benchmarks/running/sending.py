@@ -31,7 +31,7 @@ def packed(function: Callable, pickler: type) -> list[np.ndarray]:
 
 
 def unpacked(sent: Sequence[np.ndarray]) -> Callable:
-    """The function, whose parameters lie where those that were sent lie."""
+    """Returns the function; its parameters share memory with ``sent``."""
     return pickle.loads(sent[0].data, buffers=sent[1:])
 
 

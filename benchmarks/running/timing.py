@@ -1,4 +1,4 @@
-"""Times of calls that alternate: what the table of times and all benchmarks measure with."""
+"""Times of calls that alternate, for the table of times and all benchmarks."""
 
 import time
 from collections.abc import Callable

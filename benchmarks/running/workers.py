@@ -101,7 +101,7 @@ def processes(count: int) -> Iterator[Each]:
         try:
             yield partial(_shared_out, pool, count * AHEAD)
         finally:
-            held.close()  # ends the workers; to cancel what waits would make the pool complain
+            held.close()  # ends the workers; cancelling waiting items would make the pool complain
             pool.shutdown()
             ends.close()
 
@@ -154,7 +154,7 @@ def _call(packed, item):
 
 @lru_cache(maxsize=1)
 def _function(packed):
-    gc.disable()  # what libraries set up stays
+    gc.disable()  # imports leave no garbage
     try:
         return pickle.loads(packed.read_bytes())
     finally:

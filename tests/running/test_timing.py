@@ -33,7 +33,7 @@ def test_too_few_lengths_have_no_exponent(lengths):
 
 @pytest.fixture
 def asked(monkeypatch):
-    """What is timed, as (method, rounds, warm-up rounds) of every method of every length."""
+    """Collects (method, rounds, warm-up rounds) of every timed method and length."""
     found = []
 
     def counted(run, *, repeats, warm_up=1, **_):
