@@ -62,9 +62,9 @@ DATASETS = ("embedded", *SOURCES)
 
 
 def load(name: str = "embedded", *, data_dir: Path | None = None, training: bool = False) -> Texts:
-    """The data set ``name``: from ``data_dir`` if given, else from the Hub ("embedded": neither).
+    """Loads the data set ``name`` from ``data_dir``, or else from the Hub ("embedded": neither).
 
-    ``training``: the texts that models learn from, in place of those that they are judged by.
+    ``training``: returns the training texts, in place of the test texts.
     Texts lose the blanks at their ends, which SST-2 has after each.
     Raises ValueError for an unknown name or a broken file, UnavailableError for a missing one.
     """

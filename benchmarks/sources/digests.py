@@ -30,7 +30,7 @@ def of_tokenizer(tokenizer: PreTrainedTokenizerBase) -> str:
 
 
 def of_config(config: PreTrainedConfig) -> str:
-    """SHA-256 over all settings of a model, except where it was read from, by whom, and in what."""
+    """Returns SHA-256 over all settings of a model except its path, its library and its dtype."""
     told = json.loads(config.to_json_string())
     other = ("_name_or_path", "transformers_version", "dtype")
     return _sha256({key: value for key, value in told.items() if key not in other})

@@ -49,13 +49,13 @@ def sound(values: Iterable, name: str, *, unit: str, advice: str) -> Iterator[st
 
 
 def check_sentence(text: str) -> None:
-    """ValueError if what somebody typed cannot be explained as a text."""
+    """Raises ValueError for a typed text that cannot be explained."""
     if fault := text_fault(text):
         raise ValueError(f'{fault} in {text!r}: pass a sentence in UTF-8, such as "a fine film"')
 
 
 def some(values: Sequence, between: str = ", ") -> str:
-    """The first few of what an error lists, and how many more there are."""
+    """Lists the first few ``values`` for an error, and how many more there are."""
     return _listed(values[:SHOWN], len(values), between)
 
 

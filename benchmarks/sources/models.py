@@ -49,7 +49,7 @@ class Classifier:
     config_sha256: str
 
     def about(self) -> dict[str, str]:
-        """Name and digests, for the record of what is measured."""
+        """Returns name and digests, for the record of a measurement."""
         keys = ("tokenizer_sha256", "config_sha256")
         own = {"model": self.name, "model_sha256": self.sha256}
         return own | {key: getattr(self, key) for key in keys}
@@ -74,7 +74,7 @@ class Classifier:
 
 @dataclass(frozen=True)
 class ImageClassifier:
-    """A model in eval mode with what turns an image into its input."""
+    """A model in eval mode with its image processor."""
 
     model: PreTrainedModel
     processor: object  # called as processor(image, return_tensors="pt")
@@ -93,12 +93,12 @@ def load(
     attention: str | None = None,
     writes: bool = False,
 ) -> Classifier:
-    """The text model ``name`` in float32: "embedded", "embedded-lm", a folder, or a Hub id.
+    """Loads the text model ``name`` in float32: "embedded", "embedded-lm", a folder, or a Hub id.
 
-    It has the head that its config names; where that is none, it is a sequence classifier.
+    It has the head that its config names; if it names none, it is a sequence classifier.
     ``writes``: it is a language model, with an encoder or without.
     ``attention`` is an implementation such as "eager"; the default is the model's.
-    Raises UnavailableError that says what was looked for, where, and what works offline.
+    Raises UnavailableError that names the missing files, the place, and models that work offline.
     """
     revision = revision or PINS["models"].get(name)
     head = _that_writes if writes else _head
@@ -125,7 +125,7 @@ HEADS = {
     heads.TAGS: ("tag", AutoModelForTokenClassification),
     heads.ANSWER: ("answer", AutoModelForQuestionAnswering),
 }
-"""By kind of head: what it predicts, and the class of Transformers that loads it."""
+"""Kind of head -> its target, and the class of Transformers that loads it."""
 
 
 def _head(config):
@@ -162,9 +162,9 @@ def load_for_images(name: str, *, attention: str | None = None) -> ImageClassifi
 
 
 def _loaded(name, head, reader_class, revision, attention):
-    """A model in eval mode, and what prepares its input; no code of theirs is run.
+    """Loads a model in eval mode, and its input reader, without running code of the folder.
 
-    ``head`` gives the class of a configuration.
+    ``head`` returns the class that loads a configuration.
     """
     options = {"revision": revision, "trust_remote_code": False}  # else standard input is asked
     with _loading(name) as source:
