@@ -1,4 +1,4 @@
-"""The relevance of every token of any number of texts, as Parquet: what ``attribute`` runs."""
+"""``attribute``: the relevance of every token of any number of texts, as Parquet."""
 
 from collections.abc import Iterable, Sequence
 from functools import partial
@@ -31,12 +31,12 @@ def explain_texts(
     engine: Engine = IN_PROCESS,
     track: Track = untracked,
 ) -> Manifest:
-    """Explains the predicted class of each text by each method; a line of Parquet for both.
+    """Explains the predicted class of each text by each method, in one line of Parquet.
 
-    ``texts`` are read in blocks as workers become free, and never held as a whole; ``name`` says
-    whose they are.  ``output``: the folder, in which a run that was stopped goes on.  Lines have
-    the order of the texts, then of the methods; those of each text are ``explained``.
-    Raises ValueError for what cannot be explained, and RunError for a folder of other texts.
+    ``texts`` are read in blocks as workers become free, and never held as a whole; ``name`` is
+    their source.  ``output``: the folder; a stopped run resumes there.  Lines are ordered by text,
+    then by method (``explained``).
+    Raises ValueError for a text that cannot be explained, and RunError for a folder of other texts.
     """
     if isinstance(texts, str) or isinstance(methods, str) or not methods:
         raise ValueError("texts and methods are lists; pass ['a fine film'] and ['attnlrp']")

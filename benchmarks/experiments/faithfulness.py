@@ -19,8 +19,8 @@ from numeric.evaluation.faithfulness import LOWER, MEASURES, evaluate
 
 COLUMNS = ("text", "relevance")
 OPTIONAL = {"method": "relevance", "target": None}
-"""Columns that a file may leave out, and what then stands in their place."""
-FIRST = "Δ"  # by which the table is sorted
+"""Column that a file may leave out -> its default."""
+FIRST = "Δ"  # sorts the table
 TEXT = (
     "Mean over texts, with 95 % bootstrap intervals over texts. r and τ: agreement with "
     "Leave-One-Out. MoRF and LeRF: mean logit while tokens are removed, most or least relevant "
@@ -43,10 +43,10 @@ class Maps:
 
 
 def read(path: Path) -> Maps:
-    """Maps of a Parquet file, or of all in a folder; one line per text and method.
+    """Reads maps of a Parquet file, or of all in a folder; one line per text and method.
 
-    Raises ValueError that names what cannot be used: lines without a text or finite numbers,
-    methods that are not about the same texts, and texts that are explained for two classes.
+    Raises ValueError for lines without a text or finite numbers, for methods that differ in their
+    texts, and for texts that are explained for two classes.
     """
     found: dict[str, list] = {}
     for part in _parts(path):

@@ -1,4 +1,4 @@
-"""Stored relevance maps of the text experiments, and what several tables compute from them."""
+"""Stored relevance maps of the text experiments, and computations that several tables share."""
 
 import math
 from collections.abc import Mapping, Sequence
@@ -21,7 +21,7 @@ AOPC = {"AOPC LeRF": "lerf aopc", "AOPC MoRF": "morf aopc"}
 
 @dataclass(frozen=True, kw_only=True)
 class Run:
-    """A complete row: its settings, and what was measured, one line per text and variant."""
+    """A complete row: its settings, and its measurements, one line per text and variant."""
 
     row: Row
     settings: dict

@@ -1,4 +1,4 @@
-"""The record in which the module of an experiment ends, its columns, and a request."""
+"""The record at the end of every experiment's module, its columns, and a request."""
 
 import math
 from collections.abc import Callable, Iterable, Mapping, Sequence
@@ -34,20 +34,20 @@ class Request:
     prompts: int | None = None  # of a task and distance, or pairs of a model, likewise
     curves: bool = True  # whether all mixes of Figure 2 get their curves
     engine: Engine = IN_PROCESS  # where shards of texts are measured
-    each: Each = in_turn  # what shares out all other work
+    each: Each = in_turn  # shares out all other work
     track: Track = untracked
 
 
 @dataclass(frozen=True, kw_only=True)
 class Experiment:
-    """One table: from which files it is computed and how, how it is shown, and what it says.
+    """One table: its files, its computation, its columns and figure, and its findings.
 
     ``rows``: patterns of the files of ``configs`` by data set, whose stored maps ``run`` gets;
-    without any it gets the Request, and what ``prepare`` returned of it.  ``measure``: computes a
-    shard of texts for rows of its own that hold no maps.  ``prepare`` runs before anything is
-    measured, and raises for what cannot be.  ``short`` and ``shortest``: which rows a page and a
-    terminal show of a long table (None: all, and the same as a page).  ``figure``: a matplotlib
-    Figure of a Result.  ``summary``: what a reader should know first, of a Result.
+    without any it gets the Request, and the result of ``prepare``.  ``measure``: computes a shard
+    of texts for rows of its own that hold no maps.  ``prepare`` runs before any measurement, and
+    raises for an impossible request.  ``short`` and ``shortest``: choose rows of a long table for a
+    page and a terminal (None: all, and as on a page).  ``figure``: a matplotlib Figure of a Result.
+    ``summary``: first sentences for a reader of a Result.
     """
 
     name: str

@@ -99,7 +99,7 @@ def markdown(sections: Sequence[dict]) -> str:
 
 
 def render(sections: Sequence[dict]) -> str:
-    """The page: summary, then every table and figure with what determined it."""
+    """Renders the page: summary, then every table and figure with its settings."""
     template = TEMPLATES.from_string(SOURCE)
     summary = [line for section in sections for line in section["summary"]]
     facts = {"sections": sections, "summary": summary, "provenance": provenance()}

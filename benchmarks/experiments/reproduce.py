@@ -1,4 +1,4 @@
-"""Runs experiments by table, and writes what they find."""
+"""Runs experiments by table, and writes their results."""
 
 import fnmatch
 import time
@@ -23,7 +23,7 @@ def reproduce(
     """Yields each wanted table once its files are in the output; the report comes with the last.
 
     Files: NAME.json (with provenance), NAME.parquet (per-example values), NAME.png, report.html;
-    a folder per row of ``configs``, from which an interrupted run goes on.
+    a folder per row of ``configs``, where an interrupted run resumes.
     Theorems, networks and shards of texts are shared out to ``workers`` processes, or the shards
     to an engine; a model on a GPU stays here.  Time is measured when nothing else is at work.
     Raises RunError where the output holds a run of another configuration, or a broken result, and

@@ -43,7 +43,7 @@ def softmax(data: Measured) -> Result:
 
 
 def _notes(rows):
-    """How the errors of a layer go along with its entropy, and with what bypassing it gains."""
+    """Correlates a layer's errors with its entropy, and with the gain of bypassing it."""
     from scipy.stats import pearsonr
 
     pick = lambda key: [row[key] for row in rows]
@@ -72,7 +72,7 @@ def _notes(rows):
 
 
 def figure(result):
-    """By layer: flatness and the errors of §3.2, and what bypassing that layer gains."""
+    """Draws by layer flatness, the errors of §3.2, and the gain of bypassing that layer."""
     from benchmarks.experiments import drawing
 
     figure = drawing.empty(8, 3.2)

@@ -8,7 +8,7 @@ from benchmarks.experiments.result import Result
 from benchmarks.experiments.rows import LOO, LRP
 from numeric.evaluation.correlation import bootstrap_mean, pearson
 
-# Which tokens count, given those that are present: the first is [CLS], the last [SEP].
+# Each returns the tokens that count; ends: the first present token, [CLS], and the last, [SEP].
 TOKENS = {
     "all": lambda present, ends: present,
     "without [CLS]": lambda present, ends: present & ~ends[0],

@@ -111,7 +111,7 @@ def figure(result):
 
 
 def summary(result):
-    """r of both LRP variants, and what was found."""
+    """Yields r of both LRP variants, and the findings."""
     all_tokens, content = interval("r all"), interval("r content")
     for row in result.rows:
         if row["method"] in ("AttnLRP", "CP-LRP"):

@@ -35,14 +35,14 @@ from numeric.models.facts import facts_of
 from numeric.models.inputs import prepare
 
 SHARD = 32, 4096  # a part holds at most so many texts, and tokens
-FEW = 3  # words of a text on which rows are tried
+FEW = 3  # words of the text that tries a row
 
 
 @one_thread()  # with a few words, threads wait for each other more than they compute
 def check(classifier: Classifier, data: Texts, needed: Sequence[Row] = ()) -> None:
-    """Explains the first text, so that what cannot be explained is refused before long runs.
+    """Explains the first text, to refuse a model before long runs.
 
-    The rows that are ``needed`` are measured on its first words.
+    Measures ``needed`` rows on its first words.
     Raises ValueError or UnassignedOperation, as ``attribute`` does.
     """
     if classifier.explains not in ("class", "next token"):
@@ -70,11 +70,11 @@ def run(
     engine: Engine = IN_PROCESS,
     track: Track = untracked,
 ) -> Run:
-    """Measures a row on a model and a data set, resuming what ``output`` holds of it.
+    """Measures a row on a model and a data set, or resumes it in ``output``.
 
-    ``engine``: where; what is on record is the device of its workers.
+    ``engine``: the processes; the record has the device of its workers.
     Raises ValueError for a folder of another configuration, for a broken part, and for a model on
-    a GPU that workers are to get.
+    a GPU, which cannot be sent to workers.
     """
     classifier = placed(classifier, row, engine)
     data = data.first(row.examples)

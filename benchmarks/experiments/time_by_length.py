@@ -52,7 +52,7 @@ def by_length(
         slow = {"loo": run.pop("loo")} if loo_once else {}
         rounds = repeats if tokens <= LONG else max(2, repeats * LONG**2 // tokens**2)
         seconds = alternate(run, repeats=rounds, device=model.device)
-        # The first text of all is not what the first call of a process should be timed on.
+        # Warms up on the first text: the first call of a process is slow.
         once = alternate(slow, repeats=1, warm_up=int(not rows), device=model.device)
         rows.append({"tokens": tokens} | seconds | once)
     return rows

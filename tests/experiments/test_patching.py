@@ -1,4 +1,4 @@
-"""The table of activation patching: its pairs, its rules one at a time, and what it sums up."""
+"""The table of activation patching: its pairs, its rules one at a time, and its means."""
 
 import math
 from dataclasses import replace

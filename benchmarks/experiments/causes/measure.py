@@ -26,7 +26,7 @@ from numeric.targets import logit
 
 MODEL = "embedded-lm"
 COUNT = 50  # prompts per task and distance
-SEED = 2 * 10**6  # of the prompts; those of training and of its accuracy are others
+SEED = 2 * 10**6  # of the prompts; training and its accuracy have other seeds
 TOGETHER = 25  # prompts per batch
 MEASURES = {
     "pointing": "share of prompts in which the largest relevance by size is a cause's",
@@ -42,7 +42,7 @@ STYLES = (
     ("#0072B2", "o"), ("#D55E00", "s"), ("#009E73", "^"), ("#CC79A7", "v"),
     ("#E69F00", "x"), ("#000000", "D"), ("#56B4E9", "P"), ("#777777", "*"),
 )  # fmt: skip
-"""Colour (Okabe and Ito's, which the colour-blind tell apart) and marker, by turn of the method."""
+"""Colour (of Okabe and Ito's palette for the colour-blind) and marker of each method in turn."""
 
 
 def answering(classifier: models.Classifier, table: str = "causes") -> str:
@@ -144,9 +144,9 @@ def relevances(
 
 
 def score(relevance: np.ndarray, prompt: Example) -> dict[str, float]:
-    """All of ``MEASURES`` of one map, whose first value is that of <s>; ties count against it.
+    """Computes all ``MEASURES`` of one map, which begins with <s>; ties count against it.
 
-    Also the share of the question in the sum of relevance by size over the whole prompt.
+    Adds the share of the question in the sum of relevance by size over the whole prompt.
     """
     text = relevance[: 1 + prompt.question]
     word = np.arange(len(text)) - 1  # <s> is before the first

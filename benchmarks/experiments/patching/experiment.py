@@ -25,9 +25,9 @@ LABELS = {
     "gradient": "gradient", "norms": "norms", "activations": "activ.", "gates": "gates",
     "halves": "halves", "bypass": "bypass", "attnlrp": "AttnLRP", "cp-lrp": "CP-LRP",
 }  # fmt: skip
-"""Set of rules -> what its column is called."""
+"""Set of rules -> header of its column."""
 RANDOM = {"random, pre-norm": "before", "random, post-norm": "after"}
-"""Models of one architecture with random weights -> where its norms are."""
+"""Model with random weights -> place of its norms, before or after attention and MLP."""
 WORD, TENTH, MASK, ZEROS = "another word", "a tenth of it", "[MASK]", "zeros"
 CORRUPTED = {
     WORD: "patched is what the run of the text with the other word has there",
@@ -162,7 +162,7 @@ def scores(found: Patched) -> Iterator[dict]:
 
 
 def table(columns: dict[str, list]) -> Iterator[dict]:
-    """A row per model, corruption and kind of place; "gain" is that of norms over the gradient."""
+    """Yields a row per model, corruption and kind of place; "gain": of norms over the gradient."""
     of = {key: np.array(columns[key]) for key in ("model", "corrupted", "place")}
     for name in dict.fromkeys(columns["model"]):
         for kind in dict.fromkeys(of["corrupted"][of["model"] == name].tolist()):

@@ -13,7 +13,7 @@ from benchmarks.experiments.causes.language import ID, NO_ANSWER, TASKS, VOCABUL
 from benchmarks.sources.models import Classifier
 from numeric.targets import Target, logit
 
-SEED = 3 * 10**6  # of the prompts; those of training, of its accuracy and of "causes" are others
+SEED = 3 * 10**6  # of the prompts; training, its accuracy and "causes" have other seeds
 DISTANCES = ("near", "middle")
 OPPOSITES = (
     "good bad", "great awful", "wonderful dreadful", "brilliant dull", "lovely ugly",
@@ -22,7 +22,7 @@ OPPOSITES = (
     "never always", "moving boring", "better worse", "gripping tedious", "happy sad",
 )  # fmt: skip
 OPPOSITE = {b: a for a, b in map(str.split, OPPOSITES)} | dict(map(str.split, OPPOSITES))
-"""The opposite of a judging word; where it has several, the last that is listed."""
+"""Judging word -> its opposite; of several, the last one listed."""
 Inputs = dict[str, torch.Tensor]
 
 
@@ -43,7 +43,7 @@ def network(*, norms: str, seed: int, init_std: float = 0.02) -> PreTrainedModel
 
 @dataclass(frozen=True)
 class Pair:
-    """A text, the same with another word and with that word masked, and what is explained."""
+    """A text, copies with one word replaced and with that word masked, and the target."""
 
     text: str
     clean: Inputs
@@ -53,10 +53,9 @@ class Pair:
 
 
 def of_texts(classifier: Classifier, texts: Sequence[str], count: int) -> Iterator[Pair]:
-    """The ``count`` shortest texts in which a word has an opposite of as many tokens.
+    """Yields the ``count`` shortest texts with a word whose opposite has as many tokens.
 
-    Explained is the logit of the class that is predicted of the text, less that of the class that
-    comes second.
+    The target is the logit of the predicted class less the logit of the second class.
     """
     found = []
     for text in texts:
@@ -77,10 +76,11 @@ def of_texts(classifier: Classifier, texts: Sequence[str], count: int) -> Iterat
 
 
 def of_prompts(asked: Classifier, count: int, *, right: bool = True) -> Iterator[Pair]:
-    """``count`` prompts of the language of causes, in which another word carries another answer.
+    """Yields ``count`` prompts of the language of causes, with a word that carries the answer.
 
-    All tasks and distances in turn.  Explained is the logit of the answer less that of the other
-    answer.  ``right``: only prompts of which the model answers both right, of four times as many.
+    Tasks and distances take turns.  The target is the logit of the answer less the logit of the
+    other word's answer.  ``right``: of four times as many prompts, keeps pairs that the model
+    answers right.
     """
     rng = random.Random(SEED)
     cells = [(task, distance) for task in TASKS for distance in DISTANCES]

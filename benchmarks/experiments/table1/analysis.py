@@ -28,9 +28,9 @@ def analyse(
     mean: Tensor,
     batch: int = 20,
 ) -> dict[str, np.ndarray]:
-    """r of every analysis, (example,) each, and the differences of LOO and IG between the orders.
+    """Computes r of every analysis, (example,), and the orders' differences in LOO and IG.
 
-    pixels: (example, token), what the network gets; ink: (example, token), which count as ink;
+    pixels: (example, token), input of the network; ink: (example, token), whether a pixel is ink;
     mean: (token,), the training mean; axes: the table "analysis" of the configuration.
     Raises ArithmeticError if LOO or IG depend on the order.
     """
@@ -93,7 +93,7 @@ def difference(name, left, right):
 
 
 def analyses(axes: dict) -> Iterator[dict[str, str]]:
-    """Every analysis as a dict of its settings: what is compared, and how."""
+    """Yields every analysis as a dict of its settings, with the pair that it compares."""
     pairs = ("AttnLRP L vs R", *(f"AttnLRP {order} vs LOO" for order in ORDERS))
     both = {"maps": axes["maps"], "pixels": axes["pixels"]}
     lrp = {"pair": pairs, "level": axes["level"], "bias": axes["bias"]} | both

@@ -7,7 +7,7 @@ Specification:
 - L is ``qk_first`` and R is ``kv_first`` (`methods`).
 - Maps raw, and divided by their sum as in §4.1 ("sum to one").
 - All pixels as in the paper, and ink alone (pixel > 0): a blank pixel is 0 in every map, so
-  those pairs of zeros correlate by construction.
+  blank pixels correlate by construction.
 The paper has 14×14 MNIST and does not describe its embedding; here it is 8×8 and learned.
 """
 
@@ -103,8 +103,8 @@ def fit(split, *, seed, epochs, learning_rate=1e-3):
 def from_sums(model: LinearAttention, pixels: Tensor) -> Tensor:
     """Computes ``model(pixels)`` in a third of its time: training explains nothing.
 
-    A query, key or value is pixel times one vector plus another of its place, and the readout is
-    averaged over places; so no product over places and channels is left but those of weights.
+    A query, key or value is the pixel times one vector plus a vector of its place, and the readout
+    is averaged over places; so only products of weights run over places and channels.
     """
     maps = model.query, model.key, model.value
     (q, q_at), (k, k_at), (v, v_at) = ((w(model.direction), w(model.position)) for w in maps)

@@ -14,10 +14,10 @@ ANY = "–"  # a number that does not depend on an axis
 def findings(
     rows: list[dict], *, tolerance: float, accuracy: float, invariance: dict[str, tuple[float, int]]
 ) -> Iterator[str]:
-    """One sentence per number of the paper, one on all together, on accuracy and on invariance.
+    """Yields a sentence per number of the paper, on all together, on accuracy and on invariance.
 
-    rows: those of `mnist.sweep`; invariance: the largest difference between the two orders, by
-    explainer, in units of a map's largest value, and of how many images.
+    rows: of `mnist.sweep`; invariance: explainer -> the largest difference between the two orders,
+    in units of a map's largest value, and its number of images.
     """
     yield from accuracies(rows, accuracy)
     for number in dict.fromkeys(row["number"] for row in rows):

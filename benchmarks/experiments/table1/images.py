@@ -37,9 +37,9 @@ class Images:
 
 
 def load(*, data_dir: Path | None = None) -> Images:
-    """MNIST from ``data_dir``/mnist.npz if given, else from the Hub, as 14×14 pixels.
+    """Loads MNIST from ``data_dir``/mnist.npz if given, else from the Hub, as 14×14 pixels.
 
-    Raises UnavailableError for what is missing, and ValueError for a file that is broken or has
+    Raises UnavailableError for a missing file, and ValueError for a file that is broken or has
     arrays of another kind.
     """
     if data_dir is None:

@@ -31,8 +31,8 @@ def fit(
 ):
     """Trains by Adam and cross-entropy (Appendix B.1.1); yields the model after every epoch.
 
-    The order of the images comes from the global random state.  ``logits``: what gives those of
-    ``model`` faster than it.
+    The order of the images comes from the global random state.  ``logits``: a faster function with
+    the logits of ``model``.
     """
     logits = logits or model
     optimizer = torch.optim.Adam(model.parameters(), lr=learning_rate)
@@ -53,10 +53,10 @@ def accuracy(model: Logits, pixels: Tensor, labels: Tensor, *, batch: int = 500)
 
 @torch.no_grad()
 def leave_one_out(model: Logits, pixels: Tensor, target: Tensor) -> Tensor:
-    """Logit of the target minus the same with one pixel at 0 (§4.1): (example, token)."""
+    """Returns the target's logit less the logit with one pixel at 0 (§4.1): (example, token)."""
     result = torch.zeros_like(pixels)
     for row, x, c in zip(result, pixels, target, strict=True):
-        (there,) = x.nonzero(as_tuple=True)  # to remove what is 0 already changes nothing
+        (there,) = x.nonzero(as_tuple=True)  # removing a pixel at 0 changes nothing
         without = x.repeat(len(there), 1)
         without[torch.arange(len(there)), there] = 0
         row[there] = model(x[None])[0, c] - model(without)[:, c]

@@ -1,4 +1,6 @@
-"""Table 1 on 14×14 MNIST as a sweep over what the paper leaves open (configs/table1-mnist.toml).
+"""Table 1 on 14×14 MNIST as a sweep over choices that the paper leaves open.
+
+``configs/table1-mnist.toml`` lists them.
 
 Every specification is declared beforehand, and all are reported; none is chosen.
 """
@@ -87,9 +89,9 @@ def declared(*, reduced: bool = False) -> Grid:
 def sweep(
     images: Images, *, output: Path, reduced: bool = False, track: Track = untracked
 ) -> Result:
-    """Trains and analyses every declared specification; what ``output`` already has is kept.
+    """Trains and analyses every declared specification that ``output`` does not have yet.
 
-    ``output`` gets one Parquet file per network, of r per test image.  Raises RunError for a
+    ``output`` gets one Parquet file per network, with r per test image.  Raises RunError for a
     folder of another configuration, a broken file, or too few images, and ArithmeticError if LOO
     or IG differ between the two orders.
     """
@@ -100,7 +102,7 @@ def sweep(
     file = lambda name, seed: f"{re.sub('[^a-z0-9]+', '-', name)}-seed{seed}.parquet"
     paths = {key: output / file(*key) for key in grid.models}
     for path in filter(Path.exists, paths.values()):
-        _read(path, grid, digest)  # what cannot be used is said before hours of training
+        _read(path, grid, digest)  # refuses a broken file before hours of training
     for key in track([key for key, path in paths.items() if not path.exists()], "mnist"):
         write_part(paths[key], measure(grid, key, images), digest)
     tables = {key: _read(path, grid, digest) for key, path in paths.items()}
