@@ -24,7 +24,7 @@ def sentence(task: str, rng: random.Random, *, size: float = 1.0) -> tuple[list[
 
 
 def _of_others(example, rng):
-    """Questions about all other words of the text of the kind that is asked for."""
+    """Asks about all other words of the question's kind in the text."""
     *text, _, asked = example.words
     others = [word for word in text if KIND.get(word) == KIND[asked] and word != asked]
     rng.shuffle(others)
@@ -40,7 +40,7 @@ def _copied_on(example, _rng):
 
 
 def _closed_on(example, _rng):
-    """What closes the text after the answer does."""
+    """Yields the brackets that close the text after the answer."""
     text, closing = example.words[:-1], example.answer
     while closing:
         text = (*text, closing)
@@ -54,4 +54,4 @@ FURTHER = {
     "brackets": _closed_on,
     "negation": _of_others,
 }
-"""By task: further questions about the text of an example, each with its answer."""
+"""Task -> further questions about the text of an example, each with its answer."""

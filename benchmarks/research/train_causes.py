@@ -20,10 +20,10 @@ from benchmarks.research.sentences import sentence
 SEED, STEPS, BATCH, RATE = 0, 8000, 64, 1e-3
 WARM, TOGETHER = 100, 8  # steps until the full rate; batches that are drawn together
 SHORT, GROWN = 0.15, 0.4  # size of the first prompts; share of the steps until they are whole
-OTHER = 0.02  # weight of words that are no answers, most of which are random
-EVERY = 250  # steps, after which tasks are drawn in proportion to what is wrong in them
-LEAST = 0.15  # of that proportion, so that no task is forgotten
-HELD_OUT = 10**6  # the seed of prompts on which the accuracy is measured
+OTHER = 0.02  # weight of words that are no answers: most are random
+EVERY = 250  # steps, then tasks are drawn again in proportion to their wrong answers
+LEAST = 0.15  # added to every task's share, so that no task is forgotten
+HELD_OUT = 10**6  # the seed of the accuracy's prompts
 
 
 def tokenizer() -> PreTrainedTokenizerFast:
@@ -87,7 +87,7 @@ def _as_tensors(part):
 
 
 def accuracies(model, count: int, *, seed: int = HELD_OUT) -> dict[tuple[str, str], float]:
-    """By task and distance: the share of fresh prompts after which the answer is predicted."""
+    """Returns (task, distance) -> share of fresh prompts whose answer is predicted."""
     return {
         (task, distance): correct(model, examples(task, distance, count, seed=seed)).mean().item()
         for task in TASKS

@@ -43,7 +43,7 @@ SIZE = {
 
 
 def tokenizer() -> PreTrainedTokenizerBase:
-    """That of the embedded classifier, which says nothing of types of tokens."""
+    """Loads the tokenizer of the embedded classifier, without token types."""
     return AutoTokenizer.from_pretrained(
         models.EMBEDDED["embedded"], model_input_names=["input_ids", "attention_mask"]
     )

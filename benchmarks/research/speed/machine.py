@@ -13,9 +13,9 @@ import torch
 from benchmarks.running.provenance import provenance
 
 KEPT = "baseline.json", "RESULTS.md"
-"""Written by measurements, so that a change of theirs is none of the code."""
+"""Files that measurements write: a change in them is no change of the code."""
 SAME = ("processor", "cores", "threads", "gpu")
-"""What of a machine must be the same for a ratio to be the same."""
+"""Facts that two machines must share before their ratios are compared."""
 
 
 @dataclass(frozen=True)

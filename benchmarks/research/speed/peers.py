@@ -1,8 +1,8 @@
 """One explanation by another library, or by ours, in a process of its own.
 
 ``python -m benchmarks.research.speed.peers lxt base`` prints the relevance as JSON, and then, for
-each line that it reads, the CPU seconds of one more explanation.  A process each, because some
-libraries change what is shared by all models of theirs.
+each line that it reads, the CPU seconds of one more explanation.  Each library has a process,
+because some libraries patch classes that all their models share.
 """
 
 import json
@@ -44,9 +44,9 @@ def by_us(method, **options):
 
 
 def by_lxt(model, inputs):
-    """AttnLRP by lxt's explicit operators, with which this spells out a BERT without padding.
+    """Runs AttnLRP by lxt's explicit operators, on a BERT without padding spelled out here.
 
-    What lxt 2.1 patches into stock models (``lxt.efficient``) fails under Transformers 5.
+    lxt 2.1's patches of stock models (``lxt.efficient``) fail under Transformers 5.
     """
     from lxt.explicit import functional, rules
 

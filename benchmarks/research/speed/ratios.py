@@ -19,7 +19,7 @@ from benchmarks.research.speed.groups import GROUPS
 
 BASELINE = Path(__file__).parents[2] / "baseline.json"
 PAGE = BASELINE.with_name("RESULTS.md")
-SLACK = 0.10  # share of the baseline's median by which a median may be worse
+SLACK = 0.10  # a median may be worse by this share of the baseline's median
 DIGITS = 5  # significant ones, that are kept
 
 BETTER = {"lower": "≤", "higher": "≥"}
@@ -27,7 +27,7 @@ BETTER = {"lower": "≤", "higher": "≥"}
 
 @dataclass(frozen=True, kw_only=True)
 class Ratio:
-    """One measured ratio: a value per alternating round, and what is aimed at.
+    """One measured ratio: a value per alternating round, and its goal.
 
     Raises ValueError that lists everything wrong with it.
     """
@@ -75,7 +75,7 @@ class Ratio:
         )
 
     def worse_by(self, other: "Ratio") -> float:
-        """Share of the other's median by which this one is worse; negative: better."""
+        """Returns how much worse this median is, as a share of the other's; negative: better."""
         change = self.median / other.median - 1
         return change if self.better == "lower" else -change
 
@@ -93,7 +93,7 @@ class Entry:
 
 
 def compare(found: Iterable[Ratio], baseline: Mapping[str, Entry]) -> list[str]:
-    """What is worse than the baseline, a sentence each; ratios that it lacks are not judged."""
+    """Complains of each ratio that is worse than the baseline; ignores ratios that it lacks."""
     return [
         f"{new.name}: {complaint}; mend it, or accept it with `make baseline`"
         for new in found
@@ -120,7 +120,7 @@ def _complaints(new, old):
 
 
 def remarks(found: Iterable[Ratio], baseline: Mapping[str, Entry], place: Mapping) -> list[str]:
-    """What a reader of a comparison should know though nothing fails by it."""
+    """Lists new ratios, changed goals and baselines of other machines; none is a failure."""
     found = list(found)
     known = [new for new in found if new.name in baseline]
     fresh = [new.name for new in found if new.name not in baseline]
@@ -256,7 +256,7 @@ def write(path: Path, baseline: Mapping[str, Entry]) -> None:
     body = "{\n" + ",\n".join(lines) + "\n}" if lines else "{}"
     text = f'{{"ratios": {body}}}\n'
     write_atomically(path, text.encode())
-    page = render(read(path))  # what was kept is what is shown
+    page = render(read(path))  # shows the stored values
     write_atomically(path.with_name(PAGE.name), page.encode())
 
 

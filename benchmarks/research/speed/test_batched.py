@@ -79,7 +79,7 @@ def integrated(model, inputs, *, steps):
 LOOPS = {"one node at a time": by_node, "one text and node at a time": by_text_and_node}
 WORTH_TIMING = {
     "1 text of 32 tokens": ["one node at a time"],  # the other is the same
-    "8 texts of 32 tokens": ["one node at a time"],  # the other takes 8 times that of one text
+    "8 texts of 32 tokens": ["one node at a time"],  # the other takes 8 times as long as for 1 text
     "8 texts of 4 to 32 tokens": list(LOOPS),
 }
 
@@ -145,7 +145,7 @@ def together(model, batch, maps, target):
 
 
 def explained(model, inputs):
-    """What curves take: the batch, its maps by AttnLRP and CP-LRP, and the class."""
+    """Returns the arguments of curves: the batch, its maps by AttnLRP and CP-LRP, the class."""
     found = [attribute(model, inputs, name) for name in ("attnlrp", "cp-lrp")]
     return prepare(model, inputs), [a.relevance for a in found], found[0].target
 

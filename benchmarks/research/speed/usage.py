@@ -14,7 +14,7 @@ ONE_ROW = {"logits_to_keep": 1, "use_cache": False}
 
 
 def peak_memory(function: Callable, *, device: str = "cpu") -> int:
-    """Most bytes that torch had allocated at once on a device during a call, beyond those before.
+    """Returns the peak of torch's bytes on a device during a call, beyond the bytes before it.
 
     ``device``: where the call computes, "cpu" or a GPU such as "cuda".
     """
