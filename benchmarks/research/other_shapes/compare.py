@@ -44,9 +44,10 @@ def measure(
 
 
 def agreement(found: dict[str, Measured]) -> Iterator[str]:
-    """r by method and model, with 95 % bootstrap intervals, in Markdown; passes are of the first.
+    """Yields lines of Markdown: r by method and model, with 95 % bootstrap intervals.
 
-    Mean r over all tokens, and in the line below over content tokens.
+    r is a mean over all tokens, and in the line below over content tokens; passes are the first
+    model's.
     """
     tables = {model: trade_off(of_model).rows for model, of_model in found.items()}
     yield f"| method | passes | tokens | {' | '.join(tables)} |"
@@ -59,7 +60,7 @@ def agreement(found: dict[str, Measured]) -> Iterator[str]:
 
 
 def faithfulness(found: dict[str, Measured]) -> Iterator[str]:
-    """Mean logits and their drops while tokens are removed, by model and method, in Markdown."""
+    """Yields lines of Markdown: mean logits and drops while tokens are removed."""
     keys = [*CURVES, "Δ", *AOPC]
     yield f"| model | method | {' | '.join(keys)} |"
     yield f"|---|---|{'--:|' * len(keys)}"
