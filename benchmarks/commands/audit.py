@@ -138,7 +138,7 @@ def image_inputs(classifier, path):
 
 
 def picture(path: Path | None = None):
-    """An image file, or by default a fixed pattern; ValueError if it cannot be read."""
+    """Opens an image file, or draws a fixed pattern; ValueError for an unreadable file."""
     from PIL import Image
 
     if path is None:
@@ -155,7 +155,7 @@ def picture(path: Path | None = None):
 
 
 def _pattern():
-    """A bright square on rising colours, 64 x 64 pixels."""
+    """Draws a bright square on rising colours, 64 x 64 pixels."""
     import numpy as np
 
     y, x = np.mgrid[:64, :64]

@@ -46,7 +46,7 @@ class Formatter(logging.Formatter):
 
 
 class Terminal(Console):
-    """Obeys no character of a text, a label or a path; a reader may leave, as ``| head`` does."""
+    """A console that obeys no character of a text, and survives a closed pipe (``| head``)."""
 
     def render(self, renderable, options=None):
         for part in super().render(renderable, options):
@@ -208,14 +208,14 @@ def tell(message: str) -> None:
 
 
 def bars() -> Progress:
-    """Bars on stderr, gone when done; silent when stderr is no terminal."""
+    """Makes progress bars on stderr, gone when done; silent when stderr is no terminal."""
     said = TextColumn("{task.description}")
     columns = said, BarColumn(), MofNCompleteColumn(), TimeRemainingColumn()
     return Progress(*columns, console=problems, transient=True, disable=not problems.is_terminal)
 
 
 def track(items: Iterable, description: str, *, within: Progress | None = None) -> Iterator:
-    """One bar over ``items``, by itself or ``within`` others that are shown."""
+    """Shows a bar over ``items``, by itself or ``within`` other bars."""
     with nullcontext(within) if within else bars() as shown:
         task = shown.add_task(description, total=length_hint(items) or None)
         yield from shown.track(items, task_id=task)
@@ -223,7 +223,7 @@ def track(items: Iterable, description: str, *, within: Progress | None = None) 
 
 
 def each_with_bars(results: Iterable, shown: Progress, *, total: int, description: str) -> Iterator:
-    """``results``, with bars while one is made and none while the one before it is printed."""
+    """Yields ``results``, with bars while one is made, and without while it is printed."""
     task = shown.add_task(description, total=total)
     results, end = iter(results), object()
     while True:

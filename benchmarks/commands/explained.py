@@ -56,12 +56,12 @@ class Explained:
         }
 
     def parts(self, width: int) -> Iterator[RenderableType]:
-        """Everything, for a terminal."""
+        """Yields everything, for a terminal."""
         yield from self.section.terminal()
         yield from terminal(self.section.maps, width)
 
     def short(self) -> Iterator[RenderableType]:
-        """A screen: the beginning of a long text, and the tokens with most relevance."""
+        """Yields a screen: the beginning of a long text, and the tokens with most relevance."""
         title, words, legend, _, caption = self.section.terminal()
         yield first_lines(title, 2)
         yield first_lines(words, WORDS)
@@ -78,7 +78,7 @@ class Explained:
         return pictures.texts([shown], made=made)
 
     def line(self) -> Iterator[RenderableType]:
-        """One of several texts, in two lines."""
+        """Yields two lines, for one of several texts."""
         a = self.attribution
         yield first_lines(Text(f"{self.said!r}: logit {a.logit[0]:+z.4f}", style="bold"), 1)
         yield first_lines(self.section.terminal()[1], 1)
@@ -133,7 +133,7 @@ def named(number: int, label: str) -> str:
 
 
 def summary(found: Sequence[Explained]) -> Iterator[RenderableType]:
-    """A screen of one text, or of the first of several."""
+    """Yields a screen of one text, or of the first of several."""
     if len(found) == 1:
         yield from found[0].short()
         return

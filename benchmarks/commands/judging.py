@@ -21,7 +21,7 @@ Started: TypeAlias = Callable[[int, int, str], None]
 
 @dataclass
 class _Place:
-    """How far the verdicts have come."""
+    """Position of the next verdict among all rules."""
 
     number: int = 0  # of the rule
     verdict: int = 0  # the number of the next one of this rule

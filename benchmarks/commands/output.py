@@ -43,7 +43,7 @@ SHARED = {
 
 
 class Once(TyperCommand):
-    """Refuses an option that is given twice, unless it takes several values."""
+    """A command that refuses a repeated option, unless the option takes several values."""
 
     def parse_args(self, ctx, args):
         if not ctx.resilient_parsing:  # shell completion parses partial lines
@@ -56,7 +56,7 @@ class Once(TyperCommand):
 
 
 def with_shared_options(command: Callable) -> Callable:
-    """A command for Typer that has the options in ``SHARED``, too."""
+    """Adds the options in ``SHARED`` to a command for Typer."""
     options = {
         name: Annotated[bool, typer.Option(f"--{name}", help=SHARED[name])] for name in SHARED
     }
