@@ -34,7 +34,7 @@ def read_ahead(texts: Iterable[str]) -> Iterator[str]:
 
 
 def blocks(texts: Iterable[str]) -> Iterator[Block]:
-    """Texts as they come, whose numbers depend on nothing but the texts before them."""
+    """Yields blocks of texts; their ends depend only on the texts before them."""
     first, held, letters = 0, [], 0
     for text in texts:
         if held and (len(held) == ROWS or letters + len(text) > LETTERS):

@@ -111,7 +111,7 @@ def verify(folder: Path) -> Manifest:
 
 
 def read(manifest: Manifest) -> pa.Table:
-    """All parts of a complete run as one table, in the order of its blocks."""
+    """Reads all parts of a complete run as one table, in the order of its blocks."""
     tables = []
     for path, file in zip(manifest.parts(), manifest.files, strict=True):
         table = read_part(path, manifest.digest).replace_schema_metadata()
