@@ -23,7 +23,7 @@ class Faults:
             self.found[wrong] = first, count + 1
 
     def check(self, place: Path | str, advice: str) -> None:
-        """Raises ValueError that says all of it, if there is anything."""
+        """Raises ValueError that lists all faults, if there are any."""
         said = [
             f"{what} in {self.unit}{'s'[: count > 1]} {_listed(first, count)}"
             for what, (first, count) in self.found.items()
@@ -35,9 +35,9 @@ class Faults:
 
 
 def sound(values: Iterable, name: str, *, unit: str, advice: str) -> Iterator[str]:
-    """Values as they come, if each can be explained as a text.
+    """Yields values that can be explained as texts.
 
-    Raises ValueError that says which cannot: behind the first, the rest is only looked through.
+    Raises ValueError that lists all others; after the first of them nothing more is yielded.
     """
     faults = Faults(unit)
     for number, value in enumerate(values, 1):

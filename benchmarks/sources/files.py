@@ -29,7 +29,7 @@ MOST = 2**20  # records that ``records`` holds at most
 def records(
     path: Path, columns: Sequence[str], fault: Callable[..., str | None], *, advice: str
 ) -> list[tuple]:
-    """The values of ``columns`` of every record, as of ``stream``, once all are known to be right.
+    """Returns the values of ``columns`` of every record, as ``stream``, once all are checked.
 
     Raises ValueError for a file without records, too, and for more than ``MOST`` records.
     """
@@ -123,11 +123,11 @@ def _open(place: Path | str, *, unpacked: bool) -> Iterator[IO[bytes]]:
 
 
 class IrregularFile(ValueError):
-    """A pipe, for example, which may be silent for ever."""
+    """An irregular file, such as a pipe, which may be silent for ever."""
 
 
 def lines(raw: IO[bytes]) -> Iterator[tuple[int, str]]:
-    """Lines of UTF-8 by number, without their ends."""
+    """Yields numbered lines of UTF-8, without their ends."""
     for line, text in _decoded(raw):
         yield line, text.removesuffix("\n").removesuffix("\r")
 
@@ -165,7 +165,7 @@ def _csv(raw, columns):
 
 
 def _quoted(raw):
-    """A record may have several lines: it is named by its first."""
+    """Yields records by the number of their first line; a record may have several lines."""
     line = held = 0
 
     def texts():

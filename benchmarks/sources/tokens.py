@@ -73,7 +73,7 @@ class Read(Texts):
 
 
 def tokenised(tokenizer: PreTrainedTokenizerBase, texts: Sequence[str], most: int) -> list[Tokens]:
-    """The first ``most`` tokens of each text, special ones included."""
+    """Returns the first ``most`` tokens of each text, special ones included."""
     found: list[Tokens] = [{}] * len(texts)
     left, size = range(len(texts)), LETTERS * most
     while left:
@@ -94,7 +94,7 @@ def _read(tokenizer, texts, most):
 
 
 def start(tokenizer: PreTrainedTokenizerBase, text: str, size: int) -> str:
-    """Up to ``size`` letters of a text, whose tokens are the first ones of the text; or all of it.
+    """Returns up to ``size`` letters of a text whose tokens are the text's first; or all of it.
 
     It is empty if there is no such place among them.
     """
