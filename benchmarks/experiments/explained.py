@@ -68,7 +68,7 @@ def explain_texts(
 
 
 def explained(row: Row, classifier: Classifier, place: str, block: blocks.Block) -> pa.Table:
-    """Relevance as of ``text.maps`` of a block's texts, beside the texts and their tokens."""
+    """Computes ``text.maps`` of a block, beside its texts and their tokens."""
     classifier.model.to(place)
     data = text.read(classifier, unlabelled(row.dataset, block.content), first=block.first)
     tables = []

@@ -65,7 +65,7 @@ class Experiment:
 
 
 def experiment(name: str) -> Experiment:
-    """The record of a table, whose module is imported now."""
+    """Imports the module of a table and returns its record."""
     return import_module(f"benchmarks.experiments.{EXPERIMENTS[name]}").EXPERIMENT
 
 
@@ -78,7 +78,7 @@ def number(key, digits=3):
 
 
 def interval(key, digits=3, *, ends=2):
-    """A mean and the ends of its interval, which need no leading zero; a mean alone if exact."""
+    """Formats a mean and its interval, ends without a leading zero; a mean alone if exact."""
     mean = number(key, digits)
     end = lambda value: f"{value:z.{ends}f}".replace("0.", ".", 1 if abs(value) < 1 else 0)
 
@@ -91,7 +91,7 @@ def interval(key, digits=3, *, ends=2):
 
 
 def above_interval(key, *, one="1.00"):
-    """A value with its interval in the line below, for narrow columns; ``one`` is an end at 1."""
+    """Formats a value above its interval, for narrow columns; ``one`` is an end at 1."""
 
     def cell(row):
         ends = (f"{row[f'{key} {end}']:z.2f}".replace("0.", ".", 1) for end in ("low", "high"))

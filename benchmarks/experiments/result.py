@@ -33,7 +33,7 @@ class Result:
     provenance: dict = field(default_factory=provenance)
 
     def write(self, folder: Path) -> None:
-        """``name``.json in ``folder``, and .parquet if there are per-example values."""
+        """Writes ``name``.json in ``folder``, and .parquet if there are per-example values."""
         remove_drafts(folder)
         record = {key: value for key, value in vars(self).items() if key != "examples"}
         record["rows"] = [{key: _plain(value) for key, value in row.items()} for row in self.rows]
@@ -60,9 +60,9 @@ class Record:
 
 
 def read(path: Path) -> Result:
-    """A Result as ``write`` left it, without its per-example values.
+    """Reads a Result that ``write`` left, without its per-example values.
 
-    Raises RunError that names the file if it is none.
+    Raises RunError that names the file if it holds no Result.
     """
     try:
         record = schema.read(path, Record, "result of this program")
@@ -76,7 +76,7 @@ def read(path: Path) -> Result:
 
 
 def joined(parts: Iterable[Mapping[str, list]]) -> dict[str, list]:
-    """The columns of several parts, one part below the other."""
+    """Joins the columns of several parts, one part below the other."""
     columns: dict[str, list] = {}
     for part in parts:
         for key, values in part.items():

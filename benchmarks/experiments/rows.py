@@ -81,7 +81,7 @@ class Row:
 
 
 def cells(depth: int) -> dict[tuple[str, int], frozenset[int]]:
-    """(order, n) of Table A3 -> layers that bypass the softmax."""
+    """Returns (order, n) of Table A3 -> layers that bypass the softmax."""
     return {
         (order, n): frozenset(chosen(n, depth))
         for order, chosen in SWEEP.items()
@@ -90,7 +90,7 @@ def cells(depth: int) -> dict[tuple[str, int], frozenset[int]]:
 
 
 def layers_label(layers) -> str:
-    """The layers that bypass the softmax, counted from 1 as in Table A3."""
+    """Names the layers that bypass the softmax, counted from 1 as in Table A3."""
     return " ".join(str(layer + 1) for layer in sorted(layers)) or "none"
 
 
@@ -113,12 +113,12 @@ def _variant(depth, method, *, contrast=False, **options):
 
 
 def names() -> list[str]:
-    """All rows that can be measured."""
+    """Returns all names of rows in ``configs``."""
     return sorted(path.stem for path in FOLDER.glob("*.toml") if path.stem not in NO_ROWS)
 
 
 def load(name: str) -> Row:
-    """The row of ``configs/NAME.toml``, or of a TOML file elsewhere.
+    """Loads the row of ``configs/NAME.toml``, or of a TOML file elsewhere.
 
     Raises ValueError that lists everything that is wrong with the file, by key.
     """

@@ -9,7 +9,7 @@ from benchmarks.experiments.rows import LOO
 
 
 def layer_errors(row, classifier, data, shard) -> dict[str, list]:
-    """Attention entropy and the errors of §3.2, per text and layer (counted from 1)."""
+    """Computes attention entropy and the errors of §3.2, per text and layer (counted from 1)."""
     from benchmarks.experiments import text  # which loads Transformers: only who measures needs it
     from numeric.evaluation.softmax_errors import softmax_errors
 
@@ -99,7 +99,7 @@ def figure(result):
 
 
 def _signed(key):
-    """A difference; a star where its interval excludes 0."""
+    """Formats a difference; a star where its interval excludes 0."""
 
     def cell(row):
         star = "*" if row[f"{key} low"] > 0 or row[f"{key} high"] < 0 else " "

@@ -21,7 +21,7 @@ SAID = ("tokens", "method")  # of a row in its first column
 
 
 def special(data: Measured) -> Result:
-    """How much of CP-LRP's advantage over AttnLRP is carried by [CLS] and [SEP] alone."""
+    """Measures the share of CP-LRP's advantage over AttnLRP that [CLS] and [SEP] carry."""
     loo = data.maps["LOO"]
     places = np.arange(loo.present.shape[1])
     last = loo.present.sum(axis=1, keepdims=True) - 1

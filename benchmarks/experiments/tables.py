@@ -34,7 +34,7 @@ def _or_dash(cell, row):
 
 
 def markdown(result: Result) -> str:
-    """The table as Markdown, short."""
+    """Renders the short table as Markdown."""
     headers, rows = cells(result, only=experiment(result.table).short)
     right = numeric(rows, len(headers))
     lines = [[" ".join(header.split()) for header in headers]]
@@ -49,7 +49,7 @@ def escaped(text: str) -> str:
 
 
 def terminal(result: Result, *, whole: bool = False) -> Table:
-    """The table for a terminal of 80 columns, numbers to the right; ``whole``: with every row."""
+    """Renders the table for a terminal, numbers to the right; ``whole``: with every row."""
     record = experiment(result.table)
     headers, rows = cells(result, only=None if whole else record.shortest or record.short)
     style = {"box": box.SIMPLE_HEAD, "title_justify": "left", "pad_edge": False}

@@ -25,7 +25,7 @@ def theorems(
     track: Track = untracked,
     certificates: Path | None = None,
 ) -> Result:
-    """The theorem table: each statement with its verdict, from running its proof.
+    """Runs every proof, and returns the table of statements with their verdicts.
 
     ``certificates`` is a folder for every verdict as data.
     """

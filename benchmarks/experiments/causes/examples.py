@@ -31,7 +31,7 @@ Drawn = tuple[list[str], set[int], set[int]]  # words, causes, carriers
 
 
 def examples(task: str, distance: str, count: int, *, seed: int) -> list[Example]:
-    """``count`` prompts of a task whose carriers are so far from their end (``DISTANCES``)."""
+    """Draws ``count`` prompts of a task, with carriers at a ``distance`` of their end."""
     least, most = DISTANCES[distance]
     rng = random.Random(f"{task} {distance} {seed}")
     found = []
@@ -69,7 +69,7 @@ def _induction(rng, up_to) -> Drawn:
 
 
 def _brackets(rng, up_to) -> Drawn:
-    """Closed and still open brackets, the bracket that is asked for, and a closed text."""
+    """Draws closed brackets, open ones with the one that the answer closes, and closed text."""
     before = _closed(rng, 2)
     for _ in range(rng.randint(0, up_to(2))):
         before += [_open(rng), *_closed(rng, 2)]
@@ -83,7 +83,7 @@ def _open(rng):
 
 
 def _closed(rng, pairs: int, depth: int = 3) -> list[str]:
-    """At most so many pairs of brackets, nested no deeper than ``depth``."""
+    """Draws at most so many pairs of brackets, nested no deeper than ``depth``."""
     words, expected = [], []
     for _ in range(2 * rng.randint(0, pairs)):
         if expected and (rng.random() < 0.5 or len(expected) == depth):

@@ -46,7 +46,7 @@ STYLES = (
 
 
 def answering(classifier: models.Classifier, table: str = "causes") -> str:
-    """The model that is asked: in place of the embedded classifier the embedded language model.
+    """Names the model to explain: the embedded language model for the embedded classifier.
 
     Raises ValueError for any other model that does not read and write words of the language.
     """
@@ -102,7 +102,7 @@ _model = cache(lambda name: models.load(name))
 
 
 def cell(count: int, model: str, which: tuple[str, str]) -> dict[str, list]:
-    """Columns of one task and distance, one line per prompt."""
+    """Computes columns of one task and distance, one line per prompt."""
     task, distance = which
     asked = _model(model)
     words = lambda prompt: len(prompt.words)  # sorted, for little padding
@@ -186,7 +186,7 @@ def confirmation(found: models.Classifier, prompts: Sequence[Example]) -> dict[s
 
 
 def predicted(found: models.Classifier, words, *, without: Sequence[int] = ()) -> list[str]:
-    """The most probable next word of each prompt; ``without``: a word of each is masked."""
+    """Predicts the next word of each prompt; ``without``: masks a word of each."""
     inputs = _encode(found, words)
     last = inputs["attention_mask"].sum(dim=1) - 1
     for row, place in enumerate(without):
@@ -202,7 +202,7 @@ def _encode(found, words):
 
 
 def table(columns: dict[str, list]) -> Iterator[dict]:
-    """A row per measure, task and distance, with every method's value and interval, and chance."""
+    """Yields a row per measure, task and distance, with values, intervals, and chance."""
     tasks, distances = (np.array(columns[key]) for key in ("task", "distance"))
     for measure in MEASURES:
         for task in (*dict.fromkeys(columns["task"]), ALL):
@@ -220,7 +220,7 @@ def table(columns: dict[str, list]) -> Iterator[dict]:
 
 
 def share(values) -> tuple[float, float, float]:
-    """A share of prompts and the ends of its 95 % Wilson interval."""
+    """Returns a share of prompts and the ends of its 95 % Wilson interval."""
     from scipy.stats import binomtest  # which takes its time to load, and other tables do without
 
     found = binomtest(int(np.sum(values)), len(values)).proportion_ci(method="wilson")

@@ -57,7 +57,7 @@ RULES = {
 
 
 def asked(classifier: models.Classifier) -> tuple[str, ...]:
-    """The models that are measured: in place of the embedded classifier four, else one."""
+    """Names the models to measure: four for the embedded classifier, else the model itself."""
     if classifier.name == "embedded":
         return ("embedded", "embedded-lm", *RANDOM)
     is_class = classifier.explains == "class"
@@ -72,7 +72,7 @@ def measured(
     each: Each = in_turn,
     track: Track = untracked,
 ) -> Result:
-    """The table of all ``RULES`` on at most ``count`` pairs of every model and corruption."""
+    """Measures all ``RULES`` on at most ``count`` pairs of every model and corruption."""
     cells = [(name, kind) for name in names for kind in CORRUPTED if _has(name, kind)]
     measure = partial(cell, count, data)
     found = collected(measure, cells, each=each, track=track, description="patching")
@@ -103,7 +103,7 @@ def measured(
 
 
 def _has(name: str, kind: str) -> bool:
-    """Random models are measured for their norms alone, and only some tokenizers have a mask."""
+    """Whether a model is measured: random ones for norms alone, masks if there is a token."""
     if name in RANDOM:
         return kind in (WORD, TENTH)
     return kind != MASK or model(name).tokenizer.mask_token_id is not None
@@ -115,14 +115,14 @@ def model(name: str) -> models.Classifier:
 
 
 def with_random_weights(name: str) -> models.Classifier:
-    """A small OPT with weights of the size of trained ones, which reads the language of causes."""
+    """Makes a small OPT for the language of causes, with random weights as large as trained."""
     found = network(norms=RANDOM[name], seed=0, init_std=0.15).eval()
     reader = models.load("embedded-lm")
     return replace(reader, model=found, name=name, sha256=digests.of_model(found))
 
 
 def cell(count: int, data: Texts, which: tuple[str, str]) -> dict[str, list]:
-    """Columns of one model and corruption: a line per pair and kind of place."""
+    """Computes columns of one model and corruption: a line per pair and kind of place."""
     name, kind = which
     of = model(name)
     if of.explains == "class":
@@ -146,7 +146,7 @@ def patched(of: models.Classifier, pair: Pair, kind: str) -> Patched:
 
 
 def scores(found: Patched) -> Iterator[dict]:
-    """By kind of place: r of every rule, and where theorem 57 has the held deviation closer."""
+    """Returns by kind of place r of every rule, and whether theorem 57 prefers held deviations."""
     closer = found.held_is_closer()
     for place in PLACES:
         keep = found.keep[place].reshape(1, -1)
@@ -193,7 +193,7 @@ def notes(rows: Sequence[dict]) -> Iterator[str]:
 
 
 def figure(result):
-    """r of every set of rules by kind of place, for each model whose weights are trained."""
+    """Draws r of every set of rules by kind of place, for each trained model."""
     from benchmarks.experiments import drawing
 
     rows = [row for row in result.rows if row["corrupted"] in ("another word", "zeros")]

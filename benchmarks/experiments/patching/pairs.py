@@ -27,7 +27,7 @@ Inputs = dict[str, torch.Tensor]
 
 
 def network(*, norms: str, seed: int, init_std: float = 0.02) -> PreTrainedModel:
-    """An OPT of 4 layers with random weights, its norms before attention and MLP or after them."""
+    """Makes an OPT of 4 layers with random weights, norms before or after attention and MLP."""
     from transformers import OPTConfig, OPTForCausalLM
 
     torch.manual_seed(seed)

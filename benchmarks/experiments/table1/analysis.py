@@ -62,7 +62,7 @@ def analyse(
 
 
 def _maps(model, pixels, target, *, mean, axes):
-    """All maps of some images by key, (example, token), in logits."""
+    """Returns key -> maps of some images, (example, token), in logits."""
     maps = {"LOO": methods.leave_one_out(model, pixels, target)}
     embedding = model.embed(pixels)
     for order in ORDERS:
@@ -82,7 +82,7 @@ def _maps(model, pixels, target, *, mean, axes):
 
 
 def difference(name, left, right):
-    """Largest difference of two maps in units of the largest value, per image."""
+    """Returns the largest difference of two maps in units of the largest value, per image."""
     found = abs(left - right).max(axis=1) / abs(left).max(axis=1)
     if not (found <= INVARIANCE).all():
         raise ArithmeticError(
@@ -108,7 +108,7 @@ def column(settings: dict) -> str:
 
 
 def _compared(settings):
-    """Keys of the two maps of one analysis."""
+    """Returns the keys of the two maps of an analysis."""
     if settings["pair"] == "IG vs LOO":
         return ("IG", ORDERS[0], settings["baseline"]), "LOO"
     keys = [("AttnLRP", order, settings["bias"], settings["level"]) for order in ORDERS]

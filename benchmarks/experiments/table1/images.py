@@ -58,7 +58,7 @@ def load(*, data_dir: Path | None = None) -> Images:
 
 
 def quarter(images: np.ndarray) -> Tensor:
-    """Mean of every 2×2 block: (example, 28, 28) uint8 -> (example, 196) float64 in [0, 1]."""
+    """Averages 2×2 blocks: (example, 28, 28) uint8 -> (example, 196) float64 in [0, 1]."""
     blocks = images.reshape(-1, 14, 2, 14, 2).astype(np.float64)
     return torch.from_numpy(blocks.mean(axis=(2, 4)).reshape(-1, 196) / 255)
 
@@ -84,7 +84,7 @@ def _read(path):
 
 
 def _split(arrays, split, data_dir, origin):
-    """Images and labels of one split, checked."""
+    """Checks and returns images and labels of a split."""
     where = origin if data_dir is None else Path(data_dir) / FILE
     names = [f"{letter}_{split}" for letter in "xy"]
     if missing := [name for name in names if name not in arrays]:

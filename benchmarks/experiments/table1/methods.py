@@ -46,7 +46,7 @@ def fit(
 
 @torch.no_grad()
 def accuracy(model: Logits, pixels: Tensor, labels: Tensor, *, batch: int = 500) -> float:
-    """Share of correctly classified images."""
+    """Returns the share of correctly classified images."""
     found = torch.cat([model(part).argmax(dim=1) for part in pixels.split(batch)])
     return float((found == labels).double().mean())
 
@@ -66,7 +66,7 @@ def leave_one_out(model: Logits, pixels: Tensor, target: Tensor) -> Tensor:
 def integrated_gradients(
     model: Logits, inputs: Tensor, target: Tensor, *, baseline: Tensor | float = 0.0
 ) -> Tensor:
-    """Integrated Gradients from ``baseline`` to ``inputs`` (Appendix A), exact, in logits.
+    """Computes exact Integrated Gradients from ``baseline`` to ``inputs`` (Appendix A), in logits.
 
     The logit is a polynomial of degree 3 along the path, its gradient one of degree 2, and two
     Gauss-Legendre nodes integrate up to degree 3.

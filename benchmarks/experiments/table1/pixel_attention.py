@@ -65,7 +65,7 @@ SCALES = {"tokens": lambda tokens, width: 1 / tokens, "width": lambda tokens, wi
 
 
 def _sinusoidal(tokens, width):
-    """Sine and cosine of the position at wavelengths from 2π to 10000 · 2π, as in Transformers."""
+    """Returns sine and cosine of positions at wavelengths from 2π to 10000 · 2π."""
     angles = torch.arange(tokens)[:, None] * torch.exp(
         torch.arange(0, width, 2) * (-math.log(10000) / width)
     )
@@ -144,7 +144,7 @@ class PixelAttention(nn.Module):
         return self._attend(*projections, factorization=factorization, rule=rule)
 
     def _rest(self):
-        """The part of an embedding that does not depend on its pixel, (1 or token, channel)."""
+        """Returns the pixel-independent part of an embedding, (1 or token, channel)."""
         terms = [term for term in (self.bias, self.position) if term is not None]
         return sum(terms, start=torch.zeros_like(self.direction[:1]))
 
