@@ -12,7 +12,7 @@ CANDIDATES = (25, 40, 60, 100)
 
 @one_thread()
 def validate(*, seed: int, candidates: Sequence[int] = CANDIDATES) -> dict[int, float]:
-    """Accuracy on "validation" after each number of epochs on "fit": no test image is looked at."""
+    """Returns accuracy on "validation" by epochs on "fit": no test image is looked at."""
     with torch.random.fork_rng(devices=[]):
         models = fit("fit", seed=seed, epochs=max(candidates))
         return {

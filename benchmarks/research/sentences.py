@@ -9,7 +9,7 @@ LONGEST = 62  # words of a sentence
 
 
 def sentence(task: str, rng: random.Random, *, size: float = 1.0) -> tuple[list[str], set[int]]:
-    """A prompt, its answer, further questions about the same text, a full stop, and the end.
+    """Draws a prompt, its answer, further questions about its text, a full stop, and the end.
 
     Returns the words and the positions of all answers among them.
     """
@@ -33,7 +33,7 @@ def _of_others(example, rng):
 
 
 def _copied_on(example, _rng):
-    """The words after the answer, which now is a last word with a known successor itself."""
+    """Yields the words after the answer: each in turn has a known successor in the text."""
     *listed, _ = example.words
     rest = listed[max(example.carriers) + 1 :]
     return (([], word) for word in rest)

@@ -124,7 +124,7 @@ def only_when_timed(timed):
 
 @pytest.hookimpl(wrapper=True)
 def pytest_pyfunc_call(pyfuncitem):
-    """The test fails where its ratios do, after its own assertions."""
+    """Fails a test whose ratios fail, after its own assertions."""
     result = yield
     notes = pyfuncitem.funcargs.get("ratios")
     if isinstance(notes, Notes):

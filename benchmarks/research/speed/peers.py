@@ -87,7 +87,7 @@ def by_lxt(model, inputs):
 
 
 def whole_embedding(model, inputs):
-    """Word + position + type as a leaf, (batch, token, channel), and the norm that follows."""
+    """Returns word + position + type as a leaf, (batch, token, channel), and the next norm."""
     of, ids = model.bert.embeddings, inputs["input_ids"]
     x = of.word_embeddings(ids) + of.token_type_embeddings.weight[0]
     x = x + of.position_embeddings.weight[: ids.shape[1]]
@@ -95,7 +95,7 @@ def whole_embedding(model, inputs):
 
 
 def by_autolrp(model, inputs):
-    """Its AttnLRP preset; the rules of its LayerNorm and of biases are other ones than ours."""
+    """Runs autolrp's AttnLRP preset; its rules of LayerNorm and biases differ from ours."""
     import autolrp
 
     config = autolrp.LRPConfig(rule={**autolrp.BASE, **autolrp.ATTNLRP})
@@ -110,7 +110,7 @@ def by_autolrp(model, inputs):
 
 
 def by_captum(model, inputs):
-    """Integrated Gradients from zero, Gauss-Legendre, all nodes at once as is its default."""
+    """Runs Captum's Integrated Gradients from zero, Gauss-Legendre, all nodes at once (default)."""
     from captum.attr import IntegratedGradients
 
     mask = inputs["attention_mask"]

@@ -49,7 +49,7 @@ def text(lengths):
 
 
 def by_node(model, inputs, *, steps):
-    """One node at a time for the batch as it is, parameters frozen."""
+    """Integrates node by node over the whole batch, parameters frozen."""
     mask = inputs["attention_mask"]
     words = model.get_input_embeddings()(inputs["input_ids"]).detach()
     with torch.no_grad():
@@ -64,7 +64,7 @@ def by_node(model, inputs, *, steps):
 
 
 def by_text_and_node(model, inputs, *, steps):
-    """One node of one text at a time, without its padding."""
+    """Integrates node by node and text by text, without padding."""
     found = torch.zeros(inputs["input_ids"].shape)
     for row, tokens in enumerate(inputs["attention_mask"].sum(dim=1).tolist()):
         one = {key: x[row, None, :tokens] for key, x in inputs.items()}
@@ -169,7 +169,7 @@ def test_curves_are_ahead_of_one_copy_at_a_time(bert, case, ratios):
 
 
 def timed_and_equal(run, case):
-    """Seconds of each in alternating rounds; a wrong answer has no speed."""
+    """Returns seconds of each in alternating rounds; a wrong answer has no speed."""
     answers = {}
     keep = {name: lambda n=name: answers.update({n: run[n]()}) for name in run}
     seconds = alternate(keep, repeats=ROUNDS[case], clock=time.process_time)

@@ -45,7 +45,7 @@ def sizes(timed):
 
 
 def kernels(model, inputs):
-    """The linear products and the attention of a forward and a backward pass, and nothing else."""
+    """Returns a run of only the linear products and the attention, forward and backward."""
     batch, tokens = inputs["input_ids"].shape
     encoder = model.bert.encoder
     linear = [module for module in encoder.modules() if type(module) is nn.Linear]
@@ -149,7 +149,7 @@ def error(found, want):
 
 
 def assert_nothing_but_rounding(leave_one_out):
-    """An error by rounding is as large as the unit: nearer to that than to no change at all."""
+    """Asserts that errors grow in proportion to the unit of rounding."""
     coarse, fine = (error(leave_one_out[dtype], leave_one_out[None]) for dtype in UNITS)
     assert coarse / fine > math.sqrt(UNITS["bfloat16"] / UNITS["float16"])
 

@@ -66,7 +66,7 @@ def ours(model, inputs):
 
 @torch.inference_mode()
 def by_captum(captum, model, inputs, at_once):
-    """Each column of the attention mask set to 0, the only feature; the class as predicted."""
+    """Runs FeatureAblation of the attention mask's columns, for the predicted class."""
     ids, mask = inputs["input_ids"], inputs["attention_mask"]
 
     def forward(kept, ids):

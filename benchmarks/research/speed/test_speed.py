@@ -37,14 +37,14 @@ ROUNDS = 9
 
 
 def goal(method, tokens):
-    """How many times the plain gradient's time is aimed at."""
+    """Returns the goal for a method's time, in times of the plain gradient."""
     if method == "attnlrp":
         return 1.03
     return 0.88 if tokens == 512 else 0.95
 
 
 def rounds(batch, tokens):
-    """Many for short runs, which scatter more; for long ones fewer, but not in proportion."""
+    """Returns many rounds for short runs, which scatter more, and fewer for long ones."""
     times = ROUGHLY_TOKENS / (batch * tokens)
     return max(3, math.ceil(ROUNDS * max(times, math.sqrt(times))))
 

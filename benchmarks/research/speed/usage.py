@@ -35,7 +35,7 @@ def peak_memory(function: Callable, *, device: str = "cpu") -> int:
 
 
 def operations(function: Callable) -> int:
-    """Floating-point operations of the products inside a call."""
+    """Counts floating-point operations of the products inside a call."""
     with sdpa_kernel(SDPBackend.MATH), FlopCounterMode(display=False) as counted:
         function()  # the counter does not know every fused kernel
     return counted.get_total_flops()

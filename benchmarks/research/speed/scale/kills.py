@@ -73,7 +73,7 @@ class Cluster:
 
 
 def workers() -> list[int]:
-    """The actors of the clusters that this process started."""
+    """Finds the actors of the clusters that this process started."""
     parents, found = {}, []
     for place in Path("/proc").glob("[0-9]*"):
         try:
@@ -104,7 +104,7 @@ def disturb(folder: Path, *, kills: int, seed: int, texts: int = TEXTS) -> tuple
 
 
 def _run(cluster, folder, texts, draw, done, kills):
-    """One run to its end, the command being started as often as it dies."""
+    """Runs to the end, and starts the command again each time it dies."""
     command = [sys.executable, "-m", "benchmarks.research.speed.scale.kills"]
     command += [
         "--command",

@@ -38,7 +38,7 @@ ROW = Row(
 
 
 def sentences(count: int) -> list[str]:
-    """The embedded ones, again and again."""
+    """Repeats the embedded sentences."""
     return list(itertools.islice(itertools.cycle(data.load().texts), count))
 
 
