@@ -91,7 +91,7 @@ def explain(
         model, texts = model_and_texts(words, default)
         from benchmarks.commands.explained import (
             each,
-            explained,
+            explain_text,
             hint_to_quote,
             note_unknown,
             summary,
@@ -129,7 +129,7 @@ def explain(
         options |= {"at": numbered_layers(loaded.model)} if by_layer else {}
         goal = partial(parse_target, loaded, target, column)
         given = {"model": model, "method": method, "target": goal, "columns": columns}
-        one = partial(explained, loaded, options=options, **given)
+        one = partial(explain_text, loaded, options=options, **given)
         with noting():
             found = each(texts, one, called)
     wrote = [html]

@@ -84,7 +84,7 @@ class Explained:
         yield first_lines(self.section.terminal()[1], 1)
 
 
-def explained(
+def explain_text(
     loaded,
     text,
     model: str,

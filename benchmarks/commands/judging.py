@@ -39,7 +39,7 @@ class _Place:
         return replace(self, verdict=self.verdict + 1, claim="", rule=rule)
 
 
-def judged(path: Path, limit: float, started: Started = lambda *_: None) -> Iterator[Judged]:
+def judge_rules(path: Path, limit: float, started: Started = lambda *_: None) -> Iterator[Judged]:
     """Yields every rule of a file with its verdicts, in order.
 
     Before each verdict ``started`` gets its number, the rule's number of verdicts, and the names of
@@ -51,12 +51,12 @@ def judged(path: Path, limit: float, started: Started = lambda *_: None) -> Iter
     at, errors = _Place(), []
     while at:
         with _Process(path, limit, at) as process:
-            at = yield from _followed(process, path, limit, at, errors, started)
+            at = yield from _follow(process, path, limit, at, errors, started)
     if errors:
         raise ValueError("\n".join(errors))
 
 
-def _followed(process, path, limit, at, errors, started):
+def _follow(process, path, limit, at, errors, started):
     """Yields the rules that a process sends; returns the next process's place, None at the end."""
     while True:
         try:

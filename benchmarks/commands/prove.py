@@ -71,7 +71,7 @@ def _prove_one(rules: Path | None, show: str | None, *, latex: bool, limit: int)
     if rules and (show is not None or latex):
         raise ValueError(f"--show and --latex print a theorem, {rules} holds rules; pass one only")
     if rules:
-        from benchmarks.commands.judging import judged
+        from benchmarks.commands.judging import judge_rules
 
         every, shown = [], bars()
         verdicts = shown.add_task(rules.name, total=None)
@@ -79,7 +79,7 @@ def _prove_one(rules: Path | None, show: str | None, *, latex: bool, limit: int)
         def started(done, total, name):
             shown.update(verdicts, completed=done, total=total, description=name)
 
-        results = judged(rules, limit, started)
+        results = judge_rules(rules, limit, started)
         try:
             for rule in each_with_bars(results, shown, total=None, description="rules"):
                 if invocation.full:

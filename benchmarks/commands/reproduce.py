@@ -91,7 +91,7 @@ def reproduce(
         place = cluster.engine(engine, address=address, device=device)
         device = "cpu" if place.device else device or "cpu"  # here, the first text is tried
         models.check_device(device)
-        wanted = experiments.chosen(tables)
+        wanted = experiments.choose_tables(tables)
         if curves and "figure2" not in wanted:
             raise ValueError("--curves would be ignored; it is about figure2, so ask for that too")
         reads = any(experiment(table).reads_data_dir for table in wanted)

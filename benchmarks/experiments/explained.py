@@ -35,7 +35,7 @@ def explain_texts(
 
     ``texts`` are read in blocks as workers become free, and never held as a whole; ``name`` is
     their source.  ``output``: the folder; a stopped run resumes there.  Lines are ordered by text,
-    then by method (``explained``).
+    then by method (``explain_block``).
     Raises ValueError for a text that cannot be explained, and RunError for a folder of other texts.
     """
     if isinstance(texts, str) or isinstance(methods, str) or not methods:
@@ -61,13 +61,15 @@ def explain_texts(
         output,
         row.record() | about,
         chain([first], divided),
-        runner.Task(partial(explained, row, classifier, about["device"]), partial(_tally, most)),
+        runner.Task(
+            partial(explain_block, row, classifier, about["device"]), partial(_tally, most)
+        ),
         engine=engine,
         track=track,
     )
 
 
-def explained(row: Row, classifier: Classifier, place: str, block: blocks.Block) -> pa.Table:
+def explain_block(row: Row, classifier: Classifier, place: str, block: blocks.Block) -> pa.Table:
     """Computes ``text.maps`` of a block, beside its texts and their tokens."""
     classifier.model.to(place)
     data = text.read(classifier, unlabelled(row.dataset, block.content), first=block.first)

@@ -54,7 +54,7 @@ def reproduce(
             yield result
 
 
-def chosen(tables: Sequence[str] | None) -> Sequence[str]:
+def choose_tables(tables: Sequence[str] | None) -> Sequence[str]:
     """Sorts the wanted tables as in the paper; ValueError names all unknown ones."""
     unknown = [table for table in tables or () if table not in TABLES]
     if unknown:
@@ -112,11 +112,12 @@ def needed_rows(request: Request, tables: Sequence[str]) -> dict[str, list[rows.
 
     Without curves, the sweep of Figure 2 is another row, of maps alone, in its own folder.
     """
-    asked = lambda table: [_asked(request, row) for row in needed(table, request.data)]
-    return {table: asked(table) for table in tables}
+    return {
+        table: [_adapt_row(request, row) for row in needed(table, request.data)] for table in tables
+    }
 
 
-def _asked(request, row):
+def _adapt_row(request, row):
     texts = request.data.name
     row = replace(row, name=row.name.replace(f"-{row.dataset}", f"-{texts}"), dataset=texts)
     maps_alone = row.sweep and not request.curves

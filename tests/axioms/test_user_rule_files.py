@@ -13,7 +13,7 @@ from axioms.own_rules.rules import RuleError
 from axioms.own_rules.verdicts import decisions, judge
 from axioms.verdict import IN_LIMIT, PROVED, REFUTED, UNDECIDED
 from benchmarks.cli import app
-from benchmarks.commands.judging import judged
+from benchmarks.commands.judging import judge_rules
 
 EXAMPLE = Path(__file__).parents[2] / "docs" / "my_rules.py"
 HEAD = (  # one line
@@ -200,7 +200,7 @@ def test_the_command_prints_the_verdicts_of_a_file(tmp_path):
     assert result.exit_code == 0
     (own,) = load(path)
     found = judge(own)
-    (judged_rule,) = judged(path, 60)
+    (judged_rule,) = judge_rules(path, 60)
     assert judged_rule.verdicts == found
     assert judged_rule.text() in result.output
     assert "[refuted] the same if you re-associate products, at the witness" in result.output
@@ -281,7 +281,7 @@ def test_a_file_that_cannot_be_run_is_one_error(source, message, tmp_path):
     path = tmp_path / "bad.py"
     path.write_text(source)
     with pytest.raises(ValueError, match="bad") as error:
-        list(judged(path, 60))
+        list(judge_rules(path, 60))
     assert str(error.value).startswith(f"{path}{message}")
     assert "\n" not in str(error.value)
 
@@ -315,14 +315,14 @@ def test_what_is_too_large_to_judge_is_an_error_with_the_rule(tmp_path):
     returned = "R * reduce(lambda z, _: 1 / (1 + z * x), range(400), z), R"
     path.write_text(f"from functools import reduce\n{HEAD}{PRODUCT}{returned}\n")
     with pytest.raises(ValueError, match=r"large\.py:3: mine: .*returns too much to judge"):
-        list(judged(path, 60))
+        list(judge_rules(path, 60))
 
 
 def test_a_verdict_that_cannot_be_said_is_undecided_and_the_others_are_told(tmp_path):
     """The digits of its witness are more than Python writes."""
     path = tmp_path / "large.py"
     path.write_text(f"{HEAD}{PRODUCT}R * 2**20000, R\n")
-    (found,) = judged(path, 60)
+    (found,) = judge_rules(path, 60)
     by_claim = {each.claim: each for each in found.verdicts}
     assert by_claim[CONSERVES].status == UNDECIDED
     assert by_claim[CONSERVES].reason.startswith("deciding it failed with ValueError: Exceeds")
@@ -343,7 +343,7 @@ def test_a_file_that_ends_its_process_is_an_error(tmp_path):
     path = tmp_path / "exits.py"
     path.write_text("import os\nos._exit(0)\n")
     with pytest.raises(ValueError, match=r"exits\.py: ended the process"):
-        list(judged(path, 60))
+        list(judge_rules(path, 60))
 
 
 def test_errors_are_told_together_once_all_other_rules_have_their_verdicts(tmp_path):
@@ -352,7 +352,7 @@ def test_errors_are_told_together_once_all_other_rules_have_their_verdicts(tmp_p
     path = tmp_path / "several.py"
     rules = [x.replace("mine", f"rule_{n}") for n, x in enumerate((good, *bad, good))]
     path.write_text(HEAD + "\n\n".join(rules))
-    verdicts = judged(path, 5)
+    verdicts = judge_rules(path, 5)
     assert next(verdicts).heading.startswith('rule_0, a rule for "product"')
     assert next(verdicts).heading.startswith('rule_4, a rule for "product"')
     with pytest.raises(ValueError, match="rule_1 returned 'R'") as error:
@@ -371,7 +371,7 @@ def late(z, a, R, eps):
 def test_a_verdict_that_takes_too_long_is_undecided_and_the_others_go_on(tmp_path):
     path, begun = tmp_path / "late.py", []
     path.write_text(HEAD + LATE)
-    (found,) = judged(path, 5, lambda *now: begun.append(now))
+    (found,) = judge_rules(path, 5, lambda *now: begun.append(now))
     by_claim = {each.claim: each for each in found.verdicts}
     late = by_claim["is linear in relevance"]
     assert late.status == UNDECIDED

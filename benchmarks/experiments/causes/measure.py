@@ -45,7 +45,7 @@ STYLES = (
 """Colour (of Okabe and Ito's palette for the colour-blind) and marker of each method in turn."""
 
 
-def answering(classifier: models.Classifier, table: str = "causes") -> str:
+def language_model(classifier: models.Classifier, table: str = "causes") -> str:
     """Names the model to explain: the embedded language model for the embedded classifier.
 
     Raises ValueError for any other model that does not read and write words of the language.
@@ -69,7 +69,7 @@ def causes(
 ) -> Result:
     """All methods on ``count`` prompts of every task and distance, shared out to ``each``.
 
-    ``model``: the name of one that is ``answering``.
+    ``model``: a name that ``language_model`` returns.
     """
     loaded = _model(model)
     cells = [(task, distance) for task in TASKS for distance in DISTANCES]
@@ -104,7 +104,7 @@ _model = cache(lambda name: models.load(name))
 def cell(count: int, model: str, which: tuple[str, str]) -> dict[str, list]:
     """Computes columns of one task and distance, one line per prompt."""
     task, distance = which
-    asked = _model(model)
+    loaded = _model(model)
     words = lambda prompt: len(prompt.words)  # sorted, for little padding
     prompts = sorted(examples(task, distance, count, seed=SEED), key=words)
     columns: dict[str, list] = {
@@ -116,11 +116,11 @@ def cell(count: int, model: str, which: tuple[str, str]) -> dict[str, list]:
         "carriers": [sorted(prompt.carriers) for prompt in prompts],
         "words": [prompt.question for prompt in prompts],
         "chance": [len(prompt.causes) / (1 + prompt.question) for prompt in prompts],
-        **confirmation(asked, prompts),
+        **confirmation(loaded, prompts),
     }
     for method in METHODS:
         parts = (prompts[n : n + TOGETHER] for n in range(0, count, TOGETHER))
-        maps = [relevance for part in parts for relevance in relevances(asked, part, method)]
+        maps = [relevance for part in parts for relevance in relevances(loaded, part, method)]
         scores = [score(r, prompt) for r, prompt in zip(maps, prompts, strict=True)]
         columns[f"{method} relevance"] = [r.tolist() for r in maps]
         for key in scores[0]:
@@ -282,7 +282,7 @@ _narrow = lambda label: "\n".join(label.replace("gradient ×", "grad. x").rsplit
 
 EXPERIMENT = Experiment(
     name="causes",
-    prepare=lambda request: {"model": answering(request.classifier)},
+    prepare=lambda request: {"model": language_model(request.classifier)},
     run=lambda request, model: causes(
         model=model, count=request.prompts or COUNT, each=request.each, track=request.track
     ),

@@ -9,9 +9,9 @@ import numpy as np
 from axioms import kinds
 from axioms.composites import ATTNLRP, BYPASS, CP_LRP, GRADIENT_X_INPUT, Composite
 from benchmarks.errors import UnavailableError
-from benchmarks.experiments.causes.measure import answering
+from benchmarks.experiments.causes.measure import language_model
 from benchmarks.experiments.maps import means
-from benchmarks.experiments.patching.pairs import Pair, network, of_prompts, of_texts
+from benchmarks.experiments.patching.pairs import Pair, network, prompt_pairs, text_pairs
 from benchmarks.experiments.record import Experiment, above_interval, number, value
 from benchmarks.experiments.result import Result, joined
 from benchmarks.running.workers import Each, Track, collected, in_turn, untracked
@@ -56,12 +56,12 @@ RULES = {
 """The gradient, each rule of LRP alone with the gradient elsewhere, and all of them together."""
 
 
-def asked(classifier: models.Classifier) -> tuple[str, ...]:
+def model_names(classifier: models.Classifier) -> tuple[str, ...]:
     """Names the models to measure: four for the embedded classifier, else the model itself."""
     if classifier.name == "embedded":
         return ("embedded", "embedded-lm", *RANDOM)
     is_class = classifier.explains == "class"
-    return (classifier.name if is_class else answering(classifier, table="patching"),)
+    return (classifier.name if is_class else language_model(classifier, table="patching"),)
 
 
 def measured(
@@ -126,9 +126,9 @@ def cell(count: int, data: Texts, which: tuple[str, str]) -> dict[str, list]:
     name, kind = which
     of = model(name)
     if of.explains == "class":
-        pairs = list(of_texts(of, data.texts, count))
+        pairs = list(text_pairs(of, data.texts, count))
     else:
-        pairs = list(of_prompts(of, count, right=name not in RANDOM))
+        pairs = list(prompt_pairs(of, count, right=name not in RANDOM))
     if not pairs:
         raise UnavailableError(
             f"model {name!r}: none of {len(data.texts)} texts has a word whose opposite is as many "
@@ -217,7 +217,7 @@ def figure(result):
 
 EXPERIMENT = Experiment(
     name="patching",
-    prepare=lambda request: {"names": asked(request.classifier)},
+    prepare=lambda request: {"names": model_names(request.classifier)},
     run=lambda request, names: measured(
         names, request.data, request.prompts or COUNT, each=request.each, track=request.track
     ),

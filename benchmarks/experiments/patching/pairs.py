@@ -52,7 +52,7 @@ class Pair:
     target: Target
 
 
-def of_texts(classifier: Classifier, texts: Sequence[str], count: int) -> Iterator[Pair]:
+def text_pairs(classifier: Classifier, texts: Sequence[str], count: int) -> Iterator[Pair]:
     """Yields the ``count`` shortest texts with a word whose opposite has as many tokens.
 
     The target is the logit of the predicted class less the logit of the second class.
@@ -75,7 +75,7 @@ def of_texts(classifier: Classifier, texts: Sequence[str], count: int) -> Iterat
         yield Pair(text, clean, other, masked, logit(first) - logit(second))
 
 
-def of_prompts(asked: Classifier, count: int, *, right: bool = True) -> Iterator[Pair]:
+def prompt_pairs(classifier: Classifier, count: int, *, right: bool = True) -> Iterator[Pair]:
     """Yields ``count`` prompts of the language of causes, with a word that carries the answer.
 
     Tasks and distances take turns.  The target is the logit of the answer less the logit of the
@@ -91,9 +91,9 @@ def of_prompts(asked: Classifier, count: int, *, right: bool = True) -> Iterator
         carrier = rng.choice(sorted(example.carriers))
         others = replacements(example.task, example.words, carrier)
         words, answer = rng.choice([x for x in others if x[1] not in (NO_ANSWER, example.answer)])
-        clean, other = (_encoded(asked, " ".join(x)) for x in (example.words, words))
+        clean, other = (_encoded(classifier, " ".join(x)) for x in (example.words, words))
         first, second = (ID[x] for x in (example.answer, answer))
-        if right and [_predicted(asked, x) for x in (clean, other)] != [first, second]:
+        if right and [_predicted(classifier, x) for x in (clean, other)] != [first, second]:
             continue
         yield Pair(" ".join(example.words), clean, other, None, logit(first) - logit(second))
         found += 1
@@ -101,10 +101,10 @@ def of_prompts(asked: Classifier, count: int, *, right: bool = True) -> Iterator
             return
 
 
-def _encoded(asked: Classifier, text: str) -> Inputs:
-    return dict(asked.tokenizer(text, return_tensors="pt", return_token_type_ids=False))
+def _encoded(classifier: Classifier, text: str) -> Inputs:
+    return dict(classifier.tokenizer(text, return_tensors="pt", return_token_type_ids=False))
 
 
-def _predicted(asked: Classifier, inputs: Inputs) -> int:
+def _predicted(classifier: Classifier, inputs: Inputs) -> int:
     with torch.inference_mode():
-        return int(asked.model(**inputs).logits[0, -1].argmax())
+        return int(classifier.model(**inputs).logits[0, -1].argmax())

@@ -144,7 +144,7 @@ def together(model, batch, maps, target):
     return torch.stack([torch.stack([c.logits for c in of_map]) for of_map in curves])
 
 
-def explained(model, inputs):
+def curve_arguments(model, inputs):
     """Returns the arguments of curves: the batch, its maps by AttnLRP and CP-LRP, the class."""
     found = [attribute(model, inputs, name) for name in ("attnlrp", "cp-lrp")]
     return prepare(model, inputs), [a.relevance for a in found], found[0].target
@@ -152,7 +152,7 @@ def explained(model, inputs):
 
 @pytest.mark.parametrize("lengths", TEXTS.values(), ids=TEXTS)
 def test_curves_are_those_of_one_copy_at_a_time(bert, lengths):
-    given = explained(bert, text([n // 4 for n in lengths]))
+    given = curve_arguments(bert, text([n // 4 for n in lengths]))
     found, want = together(bert, *given), one_copy_at_a_time(bert, *given)
     assert_close(found, want)
     with pytest.raises(AssertionError):
@@ -162,7 +162,7 @@ def test_curves_are_those_of_one_copy_at_a_time(bert, lengths):
 @pytest.mark.usefixtures("only_when_timed")
 @pytest.mark.parametrize("case", TEXTS)
 def test_curves_are_ahead_of_one_copy_at_a_time(bert, case, ratios):
-    batch, maps, target = explained(bert, text(TEXTS[case]))
+    batch, maps, target = curve_arguments(bert, text(TEXTS[case]))
     loops = {"one copy at a time": one_copy_at_a_time, "ours": together}
     run = {name: lambda f=f: f(bert, batch, maps[:1], target) for name, f in loops.items()}
     note(ratios, "curves", case, timed_and_equal(run, case))

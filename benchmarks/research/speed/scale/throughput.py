@@ -47,7 +47,7 @@ def plain(classifier: models.Classifier, texts: list[str]) -> None:
     with tempfile.TemporaryDirectory() as folder:
         writer = None
         for block in blocks.blocks(texts):
-            table = explained.explained(ROW, classifier, "cpu", block)
+            table = explained.explain_block(ROW, classifier, "cpu", block)
             writer = writer or pq.ParquetWriter(Path(folder) / "all.parquet", table.schema)
             writer.write_table(table)
         writer.close()
