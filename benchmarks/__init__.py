@@ -1,1 +1,1 @@
-"""Layer 3: what the paper measured, and how long it takes."""
+"""Layer 3: the paper's measurements, and their times."""

@@ -17,8 +17,8 @@ from benchmarks.commands.check import check
 from benchmarks.commands.console import (
     Formatter,
     Terminal,
-    asked,
     console,
+    invocation,
     problems,
     spell_what_cannot_be_encoded,
     tell,
@@ -74,7 +74,7 @@ def main() -> None:
     """Runs a command."""
     spell_what_cannot_be_encoded()
     columns = os.environ.get("COLUMNS", "")
-    if columns.isdigit() and not 0 < int(columns[:5]) < 10000:  # no width in which one can print
+    if columns.isdigit() and not 0 < int(columns[:5]) < 10000:  # no usable width
         del os.environ["COLUMNS"]
         console.width = problems.width = 80
     for library in ("TRANSFORMERS", "HF_HUB", "DATASETS"):  # our errors say it in one message
@@ -96,8 +96,8 @@ def main() -> None:
 
 
 def _with_json() -> int:
-    """Runs a command; what is wrong with the command line is JSON, too."""
-    asked.begin("", json=True, quiet=False, full=False)
+    """Runs a command; errors of the command line are printed as JSON, too."""
+    invocation.begin("", json=True, quiet=False, full=False)
     try:
         return app(standalone_mode=False) or 0
     except Exception as error:

@@ -2,7 +2,7 @@
 
 
 class RunError(ValueError):
-    """A file or folder of results that cannot be used: the message names it and the next step."""
+    """An unusable file or folder of results; the message names it and the next step."""
 
 
 class UnavailableError(FileNotFoundError):
@@ -10,5 +10,5 @@ class UnavailableError(FileNotFoundError):
 
 
 def first_line(error: Exception) -> str:
-    """The first line of the message of another library's error."""
+    """Returns the first line of another library's error."""
     return next(iter(str(error).strip().splitlines()), type(error).__name__)

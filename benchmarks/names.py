@@ -11,7 +11,7 @@ ON_TEXTS = {
     "softmax": "softmax_by_layer",
     "tradeoff": "trade_off",
 }
-"""Table -> its module in ``benchmarks.experiments``, of those about maps of labelled texts."""
+"""Table about maps of labelled texts -> its module in ``benchmarks.experiments``."""
 EXPERIMENTS = {
     "theorems": "theorems",
     "table1": "table1.digits",
@@ -23,5 +23,5 @@ EXPERIMENTS = {
     "evaluate": "faithfulness",
 }
 """Every table in the order of a report -> its module, which ends in a record of it."""
-TABLES = tuple(name for name in EXPERIMENTS if name != "evaluate")  # which is a command
+TABLES = tuple(name for name in EXPERIMENTS if name != "evaluate")  # "evaluate" is a command
 DEFAULT_TABLES = ("theorems", "table1", "table2", "figure2", "time")

@@ -1,7 +1,7 @@
 """Makes the notebooks from ``sources`` and runs them: ``python -m paper_notebooks.build``.
 
 A source is a Python file of cells, `# %%` or `# %% [markdown]`.  A notebook is written only if
-all its cells, and so its closing assertion, passed; else what it showed is kept beside the results.
+all its cells, and so its closing assertion, passed; else its outputs are kept beside the results.
 """
 
 import argparse
@@ -35,7 +35,7 @@ QUIET = {
 
 
 class BuildError(Exception):
-    """Why a notebook was not written: its name, the cell, and what happened there."""
+    """Names a notebook that was not written, the cell, and the error."""
 
 
 def names() -> list[str]:
@@ -43,7 +43,7 @@ def names() -> list[str]:
 
 
 def notebook(source: Path):
-    """The notebook of a source, without outputs; the same source gives the same notebook."""
+    """Makes the notebook of a source, without outputs; equal sources give equal notebooks."""
     cells = []
     for n, (is_text, body) in enumerate(CELL.findall(source.read_text(encoding="utf-8"))):
         make = v4.new_markdown_cell if is_text else v4.new_code_cell
@@ -78,7 +78,7 @@ def execute(made, name: str, chosen: settings.Settings, *, timeout: int) -> None
 
 
 def outputs(made) -> Iterator[tuple[int, dict]]:
-    """Number of the cell and output, for every output."""
+    """Yields every output with the number of its cell."""
     for n, cell in enumerate(made.cells):
         for output in cell.get("outputs", ()):
             yield n, output
@@ -92,7 +92,7 @@ def texts_of(output: dict) -> str:
 
 
 def problems(made, texts: Iterable[str] = ()) -> Iterator[str]:
-    """What must not be in a notebook that is kept: errors, warnings, places, quoted texts."""
+    """Yields problems of a notebook: errors, warnings, paths of this machine, quoted texts."""
     quoted = {run for text in texts for run in _runs(text)}
     for n, output in outputs(made):
         if output.output_type == "error" or output.get("name") == "stderr":
@@ -105,13 +105,13 @@ def problems(made, texts: Iterable[str] = ()) -> Iterator[str]:
 
 
 def _runs(text: str) -> set[str]:
-    """All runs of ``RUN`` words in a text."""
+    """Returns all runs of ``RUN`` words in a text."""
     words = re.findall(r"[a-z0-9]+", text.lower())
     return {" ".join(words[n : n + RUN]) for n in range(len(words) - RUN + 1)}
 
 
 def build(name: str, chosen: settings.Settings, *, output: Path, timeout: int) -> Path:
-    """Writes one executed notebook; BuildError says why not, and where what it showed is."""
+    """Executes and writes one notebook; BuildError names the fault, and the file of outputs."""
     made = notebook(SOURCES / f"{name}.py")
     try:
         execute(made, name, chosen, timeout=timeout)
@@ -132,7 +132,7 @@ def _write(made, path):
 
 
 def main(arguments: list[str] | None = None) -> int:
-    """0 if all notebooks were written; else names those that were not, and the cell."""
+    """Returns 0 if all notebooks were written; else prints the failed ones, with the cell."""
     parser = argparse.ArgumentParser(prog="paper_notebooks.build", description=__doc__)
     add = parser.add_argument
     add("names", nargs="*", metavar="NAME", help=f"some of {', '.join(names())}; default: all")

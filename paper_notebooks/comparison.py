@@ -1,4 +1,4 @@
-"""CP-LRP against AttnLRP on the same texts: what notebooks 3 and 4 say of Table 2."""
+"""CP-LRP against AttnLRP on the same texts, for Table 2 in notebooks 3 and 4."""
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
@@ -16,14 +16,14 @@ TOKENS = ("all", "content")
 class Comparison:
     """Paired differences over texts, CP-LRP minus AttnLRP, and their means with intervals."""
 
-    gaps: dict[str, np.ndarray]  # of r with Leave-One-Out, by which tokens count
+    gaps: dict[str, np.ndarray]  # tokens that count -> differences of r with Leave-One-Out
     means: dict[str, BootstrapMean]
     carried: BootstrapMean  # by [CLS] and [SEP]: gap over all less gap over content tokens
     delta: BootstrapMean  # of LeRF - MoRF, in logits
     turned: dict[str, float]  # method -> share of texts whose r changes sign by "sum to one"
 
     def rows(self) -> list[list[str]]:
-        """A table: difference, interval, share of texts, verdict."""
+        """Returns rows of a table: difference, interval, share of texts, verdict."""
         who = {"above": "CP-LRP is closer", "below": "AttnLRP is closer"}
         rows = []
         for tokens, gap in self.gaps.items():
@@ -34,14 +34,14 @@ class Comparison:
         return [*rows, ["carried by [CLS] and [SEP]", output.signed(self.carried), "–", verdict]]
 
     def closer(self, tokens: str) -> str:
-        """The method whose maps are closer to Leave-One-Out, or that it is undecided."""
+        """Names the method whose maps are closer to Leave-One-Out, or says "undecided"."""
         found = self.means[tokens]
         verdict = output.verdict(found, above="CP-LRP", below="AttnLRP")
         return f"{verdict}, {output.signed(found)}"
 
 
 def compare(result) -> Comparison:
-    """From the per-text values of a Result of Table 2."""
+    """Compares the per-text values of a Result of Table 2."""
     both = lambda key: [per_text(result.examples, key, m) for m in ("CP-LRP", "AttnLRP")]
     gaps = {tokens: np.subtract(*both(f"r {tokens}")) for tokens in TOKENS}
     mean = lambda values: bootstrap_mean(values, seed=SEED)
@@ -61,7 +61,7 @@ def _turned(columns, method):
 
 
 def per_text(columns: Mapping[str, Sequence], key: str, method: str) -> np.ndarray:
-    """The values of one method in the order of the texts, from a Result's ``examples``."""
+    """Returns a method's values in the order of the texts, from a Result's ``examples``."""
     block = zip(columns["method"], columns["example"], columns[key], strict=True)
     values = {example: value for name, example, value in block if name == method}
     return np.array([values[example] for example in sorted(values)])

@@ -1,4 +1,4 @@
-"""What notebook 5 reads off the layer sweep: gains of single layers, early and late."""
+"""Gains of single layers, early and late, from the layer sweep, for notebook 5."""
 
 from collections.abc import Sequence
 
@@ -14,7 +14,7 @@ PAPER_R = "r all, sum to one"
 
 
 def gains(result: Result, tokens: str) -> np.ndarray:
-    """r when one layer alone bypasses the softmax, minus r of AttnLRP: (layer, example)."""
+    """Returns r with one layer alone bypassing the softmax less r of AttnLRP: (layer, example)."""
     values: dict[str, list] = {}
     for label, r in zip(result.examples["layers"], result.examples[f"r {tokens}"], strict=True):
         values.setdefault(label, []).append(r)
@@ -23,12 +23,12 @@ def gains(result: Result, tokens: str) -> np.ndarray:
 
 
 def single(result: Result) -> dict[str, list[BootstrapMean]]:
-    """Mean gain of every layer alone, with its interval, by which tokens count."""
+    """Returns the mean gain of every layer alone, with its interval, by tokens that count."""
     return {t: [bootstrap_mean(g, seed=SEED) for g in gains(result, t)] for t in TOKENS}
 
 
 def late_minus_early(result: Result) -> dict[str, BootstrapMean]:
-    """Mean gain of the later half of the layers less that of the earlier half, paired."""
+    """Returns the mean gain of later layers less the mean gain of earlier layers, paired."""
     found = {}
     for tokens in TOKENS:
         early, late = np.split(gains(result, tokens), 2)
@@ -37,36 +37,36 @@ def late_minus_early(result: Result) -> dict[str, BootstrapMean]:
 
 
 def named(found: Sequence[BootstrapMean], sign: int) -> str:
-    """The layers whose interval lies above 0 (sign 1) or below it (-1)."""
+    """Names the layers whose interval lies above 0 (sign 1) or below it (-1)."""
     chosen = [n for n, g in enumerate(found, start=1) if min(sign * g.low, sign * g.high) > 0]
     return ", ".join(map(str, chosen)) or "none"
 
 
 def best(found: Sequence[BootstrapMean]) -> int:
-    """The layer of the largest mean gain."""
+    """Returns the layer of the largest mean gain."""
     return 1 + int(np.argmax([g.mean for g in found]))
 
 
 def paper(dataset: str) -> list[float]:
-    """The paper's gain of every layer alone: Table A3 less its AttnLRP of Table 2."""
+    """Returns the paper's gain of every layer alone: Table A3 less AttnLRP in Table 2."""
     base = rows.load(f"table2-{dataset}-attnlrp").paper["AttnLRP"][PAPER_R]
     sweep = rows.load(f"figure2-{dataset}").paper["single layer"][PAPER_R]
     return [round(r - base, 2) for r in sweep]
 
 
 def paper_late(dataset: str) -> str:
-    """The paper's mean gain of the later half of the layers less that of the earlier half."""
+    """Returns the paper's mean gain of later layers less its mean gain of earlier layers."""
     early, late = np.split(np.array(paper(dataset)), 2)
     return f"{late.mean() - early.mean():+.3f}"
 
 
 def paper_best(dataset: str) -> int:
-    """The layer of the paper's largest gain."""
+    """Returns the layer of the paper's largest gain."""
     return 1 + int(np.argmax(paper(dataset)))
 
 
 def by_cell(result: Result) -> dict[tuple[str, int], dict]:
-    """(order, layer) -> all measured values of that cell of Table A3."""
+    """Returns (order, layer) -> all measured values of that cell of Table A3."""
     about = ("order", "layer", "layers")
     return {
         (row["order"], row["layer"]): {

@@ -1,4 +1,4 @@
-"""What notebook 2 reads off the sweep of Table 1: networks, differences, numbers reached."""
+"""Networks, differences and reached numbers of the sweep of Table 1, for notebook 2."""
 
 import json
 from pathlib import Path
@@ -11,18 +11,18 @@ from benchmarks.experiments.table1.analysis import SAME
 
 
 def count(result: Result) -> int:
-    """How many networks were trained."""
+    """Counts the trained networks."""
     return len({(row["model"], row["seed"]) for row in result.rows})
 
 
 def commits(folder: Path) -> list[str]:
-    """The commits whose code trained and analysed the networks."""
+    """Returns the commits whose code trained and analysed the networks."""
     metadata = (pq.read_schema(path).metadata for path in sorted(folder.glob("*.parquet")))
     return sorted({str(json.loads(one[b"made"])["provenance"]["commit"]) for one in metadata})
 
 
 def differences(result: Result) -> dict[str, float]:
-    """Largest difference of the two orders by explainer, in units of a map's largest value."""
+    """Returns explainer -> largest difference of the orders, in units of a map's largest value."""
     return {
         name.removesuffix(SAME): float(np.nanmax(np.array(values, dtype=float)))
         for name, values in result.examples.items()
@@ -31,7 +31,7 @@ def differences(result: Result) -> dict[str, float]:
 
 
 def ranges(result: Result, number: str) -> list[tuple]:
-    """Network, accuracy, least and largest mean r of one number over analyses, and the paper's."""
+    """Returns network, accuracy, least and largest mean r over analyses, and the paper's r."""
     by_network: dict[tuple, list] = {}
     for row in result.rows:
         if row["number"] == number:
@@ -44,7 +44,7 @@ def ranges(result: Result, number: str) -> list[tuple]:
 
 
 def reached(result: Result) -> dict[str, tuple]:
-    """Number -> the paper's value, the closest r, how many specifications reach it, of how many."""
+    """Returns number -> the paper's r, the closest r, specifications that reach it, and all."""
     found = {}
     for number in dict.fromkeys(row["number"] for row in result.rows):
         rows = [row for row in result.rows if row["number"] == number and row["r"] == row["r"]]

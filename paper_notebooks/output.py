@@ -1,4 +1,4 @@
-"""What the cells of all notebooks put out: text, figures, coloured sentences, what was measured."""
+"""Output of the notebooks' cells: text, figures, coloured sentences, sizes of measurements."""
 
 import io
 from collections.abc import Mapping, Sequence
@@ -20,30 +20,30 @@ SENTENCES = Environment(autoescape=True).from_string(
 
 
 def say(*paragraphs: str) -> None:
-    """Paragraphs of Markdown, computed from numbers."""
+    """Shows paragraphs of Markdown, computed from numbers."""
     display({"text/markdown": "\n\n".join(paragraphs)}, raw=True)
 
 
 def table(headers: Sequence[str], rows: Sequence[Sequence[object]]) -> None:
-    """A table; the first column to the left, the others to the right."""
+    """Shows a table; the first column to the left, the others to the right."""
     lines = [headers, ["---", *["--:"] * (len(headers) - 1)], *rows]
     say("\n".join(f"| {' | '.join(map(str, line))} |" for line in lines))
 
 
 def style():
-    """A block in which figures are drawn like those of the experiments."""
+    """Draws the block's figures in the style of the experiments."""
     return mpl.rc_context(STYLE)
 
 
 def picture(figure) -> None:
-    """A matplotlib figure as PNG, small enough to be kept with the notebook."""
+    """Shows a matplotlib figure as PNG, small enough to be kept with the notebook."""
     png = io.BytesIO()
     figure.savefig(png, dpi=100)
     display(Image(png.getvalue()))
 
 
 def sentences(tokens: Sequence[str], relevance: Mapping[str, Sequence[float]]) -> None:
-    """One sentence coloured by several methods; what speaks against the class is underlined."""
+    """Shows a sentence coloured by several methods; negative relevance is underlined."""
     from numeric.results.render import LEGEND, colours
 
     lines = []
@@ -63,24 +63,24 @@ def sentences(tokens: Sequence[str], relevance: Mapping[str, Sequence[float]]) -
 
 
 def signed(estimate) -> str:
-    """A mean difference with its 95 % interval."""
+    """Formats a mean difference with its 95 % interval."""
     return f"{estimate.mean:+.3f} [{estimate.low:+.3f}, {estimate.high:+.3f}]"
 
 
 def verdict(estimate, *, above: str, below: str) -> str:
-    """Which side of 0 an interval lies on, in words."""
+    """Returns ``above``, ``below`` or "undecided", by the side of 0 that an interval lies on."""
     if estimate.low > 0:
         return above
     return below if estimate.high < 0 else "undecided (the interval contains 0)"
 
 
 def record(text: str, **sizes: int) -> None:
-    """Says what was measured, and puts its size where a test of the notebook finds it."""
+    """Shows a sentence on a measurement, and stores its sizes for the notebook's test."""
     display({"text/markdown": text}, raw=True, metadata={"measured": sizes})
 
 
 def about(result) -> None:
-    """Model, texts and code behind a result of the text experiments."""
+    """Shows model, texts and code behind a result of the text experiments."""
     found = result.settings
     commits = ", ".join(short_commit(one) for one in found["measured by commits"])
     record(
@@ -93,6 +93,6 @@ def about(result) -> None:
 
 
 def short_commit(commit: str | None) -> str:
-    """The first digits of a commit, and whether files differed from it."""
+    """Returns the first digits of a commit, and whether files differed from it."""
     name, _, dirty = (commit or "unknown").partition("-")
     return f"`{name[:12]}`" + (f" ({dirty})" if dirty else "")

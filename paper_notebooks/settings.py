@@ -1,4 +1,4 @@
-"""What the notebooks run on: `build.py` passes it to their kernels in an environment variable."""
+"""Settings of the notebooks, which `build.py` passes to kernels in an environment variable."""
 
 import json
 import os
@@ -24,7 +24,7 @@ class Settings:
     reduced: bool = False  # few texts, images and proofs: only the road is tested
 
     def folder(self, name: str) -> Path:
-        """Where the runs on one data set are."""
+        """Returns the folder of the runs on one data set."""
         return Path(self.results) / name
 
     def environment(self) -> dict[str, str]:
@@ -32,12 +32,12 @@ class Settings:
 
 
 def load() -> Settings:
-    """The settings that `build.py` passed, or the defaults in a notebook opened by hand."""
+    """Returns the settings of `build.py`, or the defaults in a notebook opened by hand."""
     return Settings(**json.loads(os.environ.get(VARIABLE, "{}")))
 
 
 def texts(settings: Settings, dataset: str, *, at_most: int | None = None):
-    """The texts of ``dataset`` that are measured: those of the paper's data set, in file order."""
+    """Loads the measured texts of ``dataset``: the paper's data set, in file order."""
     from benchmarks.sources import data
 
     count = settings.examples.get(dataset, EXAMPLES.get(dataset))
@@ -52,19 +52,19 @@ def _model(name: str):
 
 
 def name_of_model(settings: Settings, dataset: str) -> str:
-    """The model of ``dataset``: the paper's, unless another one is given."""
+    """Returns the name of the model of ``dataset``: the paper's, unless another one is given."""
     from benchmarks.experiments import rows
 
     return settings.models.get(dataset, rows.load(rows.LOO.format(dataset)).model)
 
 
 def classifier(settings: Settings, dataset: str):
-    """That model, loaded once."""
+    """Returns the model of ``dataset``, loaded once."""
     return _model(name_of_model(settings, dataset))
 
 
 def measure(settings: Settings, table: str, dataset: str):
-    """One table of the text experiments as a Result; complete runs in ``results`` are only read."""
+    """Computes a table of the text experiments; complete runs in ``results`` are only read."""
     from benchmarks.experiments.record import Request, experiment
     from benchmarks.experiments.reproduce import on_texts
 
@@ -79,7 +79,7 @@ def measure(settings: Settings, table: str, dataset: str):
 def trade_off(
     settings: Settings, dataset: str, names: Sequence[str], *, model: str = "", at_most: int | None
 ):
-    """Rows of the table "tradeoff", measured without the curves that other tables show."""
+    """Measures rows of the table "tradeoff", without the curves of other tables."""
     from benchmarks.research.other_shapes import compare
 
     chosen = texts(settings, dataset, at_most=at_most)
@@ -89,7 +89,7 @@ def trade_off(
 
 
 def colour(settings: Settings, dataset: str, *, number: int) -> tuple[list[str], dict]:
-    """Tokens and relevance by method of one embedded sentence, for the predicted class."""
+    """Returns tokens and relevance by method of an embedded sentence, for the predicted class."""
     from benchmarks.sources import data
     from numeric import attribute
 

@@ -1,4 +1,4 @@
-"""What notebooks 3 and 4 show alike of Table 2; prose and closing assertions are their own."""
+"""Cells on Table 2 that notebooks 3 and 4 share, without prose and closing assertions."""
 
 from benchmarks.experiments import drawing, tables
 from benchmarks.experiments.table2 import METHODS
@@ -7,26 +7,26 @@ from paper_notebooks.comparison import Comparison
 
 
 def table(result) -> None:
-    """Table 2 with the paper's numbers, and its figure."""
+    """Shows Table 2 with the paper's numbers, and its figure."""
     output.say(tables.markdown(result))
     output.picture(drawing.draw(result))
 
 
 def text_by_text(found: Comparison) -> None:
-    """The paired differences: their distribution, means and verdicts."""
+    """Shows the paired differences: their distribution, means and verdicts."""
     output.picture(figures.gaps(found.gaps))
     headers = ["r of CP-LRP minus r of AttnLRP", "mean [95 %]", "texts above 0", "verdict"]
     output.table(headers, found.rows())
 
 
 def turned(found: Comparison) -> None:
-    """How often "sum to one" turns r around."""
+    """Shows how often "sum to one" turns r around."""
     shares = ", ".join(f"{method} {share:.1%}" for method, share in found.turned.items())
     output.say(f"Texts whose r changes its sign when both maps are made to sum to one: {shares}.")
 
 
 def curves(found: Comparison) -> None:
-    """The paired difference of Δ."""
+    """Shows the paired difference of Δ."""
     better = output.verdict(found.delta, above="CP-LRP", below="AttnLRP")
     output.say(
         f"Δ of CP-LRP minus Δ of AttnLRP: {output.signed(found.delta)} logits, paired. "
@@ -35,7 +35,7 @@ def curves(found: Comparison) -> None:
 
 
 def headline(result, found: Comparison) -> None:
-    """The answer in one sentence; AssertionError unless all rows and intervals are there."""
+    """Shows the answer in a sentence; AssertionError unless all rows and intervals are there."""
     output.say(
         f"**On {result.settings['examples']} texts of {result.settings['dataset']}, closer to "
         f"Leave-One-Out over all tokens: {found.closer('all')} (the paper: CP-LRP); over content "

@@ -1,1 +1,1 @@
-"""The commands of the program, and what they show."""
+"""The commands of the program and their output."""

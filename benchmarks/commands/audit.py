@@ -46,7 +46,7 @@ def audit(
     html: Page = None,
     worst: Annotated[int, typer.Option(help="How many of the worst operations to print.")] = 10,
 ):
-    """Account for the relevance of one logit, operation by operation; say what is proved of it."""
+    """Account for the relevance of one logit, operation by operation, with proofs."""
     with mendable():
         texts = texts or []
         check_texts(model, texts)
@@ -92,7 +92,7 @@ def _check(method, epsilon, worst):
 
 
 def loaded(model, texts, image=None, *, attention=None):
-    """A classifier of texts or of images; ValueError where it takes what is not given."""
+    """Loads a classifier of texts or of images; ValueError for inputs that it does not take."""
     with loading("the model"):
         from benchmarks.sources import models
 
@@ -106,7 +106,7 @@ def loaded(model, texts, image=None, *, attention=None):
 
 
 def inputs_of(classifier, texts, image=None):
-    """The inputs of a model, and what a reader is told of them: words, and the tokens."""
+    """Returns the inputs of a model, and a dict of their text and tokens for the reader."""
     if hasattr(classifier, "processor"):
         return image_inputs(classifier, image)
     return text_inputs(classifier, texts)
@@ -129,7 +129,7 @@ def text_inputs(classifier, texts):
 
 
 def image_inputs(classifier, path):
-    """Positions of a vision transformer: those set before the patches, then patches by row."""
+    """Returns the pixels of an image; its tokens are [CLS], then the patches, row by row."""
     inputs = classifier.processor(picture(path), return_tensors="pt")
     size = classifier.model.config.patch_size
     _, _, height, width = inputs["pixel_values"].shape
@@ -138,7 +138,7 @@ def image_inputs(classifier, path):
 
 
 def picture(path: Path | None = None):
-    """An image file, or by default a fixed pattern; ValueError if it cannot be read."""
+    """Opens an image file, or draws a fixed pattern; ValueError for an unreadable file."""
     from PIL import Image
 
     if path is None:
@@ -146,7 +146,7 @@ def picture(path: Path | None = None):
     try:
         with Image.open(path, formats=FORMATS) as file:
             return file.convert("RGB")
-    except Exception as error:  # of any type, as its readers meet what they did not expect
+    except Exception as error:  # Pillow's readers raise errors of any type on broken files
         if isinstance(error, OSError) and error.strerror:
             raise
         raise ValueError(
@@ -155,7 +155,7 @@ def picture(path: Path | None = None):
 
 
 def _pattern():
-    """A bright square on rising colours, 64 x 64 pixels."""
+    """Draws a bright square on rising colours, 64 x 64 pixels."""
     import numpy as np
 
     y, x = np.mgrid[:64, :64]

@@ -28,7 +28,7 @@ from numeric.spelling import did_you_mean, printable
 SPELLED = {"█": "#", "░": "-", "−": "-", "–": "-", "—": "-", "≥": ">=", "≤": "<=", "→": "->",
            "ε": "eps", "τ": "tau", "Δ": "Delta", "α": "alpha", "β": "beta", "✓": "yes", "✗": "no",
            "·": "*", "×": "x", "±": "+-"}  # fmt: skip
-"""Signs of ours on a terminal that has only the letters of another encoding."""
+"""Replacements for our signs on a terminal whose encoding lacks them."""
 
 
 class OutputError(OSError):
@@ -46,7 +46,7 @@ class Formatter(logging.Formatter):
 
 
 class Terminal(Console):
-    """Obeys no character of a text, a label or a path; a reader may leave, as ``| head`` does."""
+    """A console that obeys no character of a text, and survives a closed pipe (``| head``)."""
 
     def render(self, renderable, options=None):
         for part in super().render(renderable, options):
@@ -66,8 +66,8 @@ class Terminal(Console):
 
 
 @dataclass
-class Asked:
-    """The command that runs, and how it is to answer (``benchmarks.commands.output``)."""
+class Invocation:
+    """The running command with its shared options (``benchmarks.commands.output``)."""
 
     command: str = ""
     json: bool = False
@@ -80,13 +80,13 @@ class Asked:
         self.notes = []
 
 
-asked = Asked()
+invocation = Invocation()
 console = Terminal(emoji=False)  # `:b:` in a path is no emoji
 problems = Terminal(stderr=True, emoji=False)
 
 
 def spell_what_cannot_be_encoded() -> None:
-    """From here on no sign is an error on stdout and stderr, whatever their encoding."""
+    """Makes stdout and stderr spell signs that their encoding lacks, instead of raising."""
     codecs.register_error("spelled", _spelled)
     for stream in (sys.stdout, sys.stderr):
         if hasattr(stream, "reconfigure"):  # else it is closed, or no file
@@ -99,14 +99,14 @@ def _spelled(error):
 
 
 def _plain(letter):
-    """The letter below an accent, the digit of a superscript; else a question mark."""
+    """Returns the letter below an accent, the digit of a superscript, or else a question mark."""
     return unicodedata.normalize("NFKD", letter).encode("ascii", "ignore").decode() or "?"
 
 
 def check_files(*, read: Mapping[str, Path | None] | None = None, **files: Path | None) -> None:
-    """Raises ValueError for an option, by its name, at whose value no file can be written.
+    """Raises ValueError, with the option's name, for a path where no file can be written.
 
-    None of them may be written over another one, nor over a file of the options in ``read``.
+    No two ``files`` may be one path, and none may be a path in ``read``.
     """
     option_of: dict[Path, str] = {}
     for option, path in ((read or {}) | files).items():
@@ -134,7 +134,7 @@ def check_names(option: str, given: Iterable[str], known: Iterable[str]) -> None
 
 @contextmanager
 def loading(what: str):
-    """Says what is loaded.  Nobody looks for garbage meanwhile: what libraries set up stays."""
+    """Shows a status line; pauses garbage collection, as imported libraries leave no garbage."""
     gc.disable()
     try:
         with problems.status(f"loading {what}"):
@@ -184,9 +184,9 @@ def _trace(*error):
 
 @contextmanager
 def answers_alone():
-    """Within it, what libraries print goes to stderr: Ray prints a notice for a lost worker.
+    """Sends prints of libraries to stderr: Ray prints a notice for a lost worker.
 
-    Ray prints until this process ends, so that the rest goes there, too, when it ends.
+    Ray prints until this process ends, so stdout goes to stderr then, too.
     """
     console.file = sys.stdout
     try:
@@ -198,24 +198,24 @@ def answers_alone():
 
 
 def tell(message: str) -> None:
-    """An error on stderr, whatever else is quiet; with --json as an object."""
+    """Prints an error to stderr, even with --quiet; with --json as an object."""
     problems.quiet = False
-    if asked.json:
+    if invocation.json:
         error = {"message": message, "exit_code": 2}
-        problems.out(json.dumps({"command": asked.command, "error": error}), highlight=False)
+        problems.out(json.dumps({"command": invocation.command, "error": error}), highlight=False)
         return
     problems.print(f"[bold red]error:[/] {escape(message)}", soft_wrap=True, highlight=False)
 
 
 def bars() -> Progress:
-    """Bars on stderr, gone when done; silent when stderr is no terminal."""
+    """Makes progress bars on stderr, gone when done; silent when stderr is no terminal."""
     said = TextColumn("{task.description}")
     columns = said, BarColumn(), MofNCompleteColumn(), TimeRemainingColumn()
     return Progress(*columns, console=problems, transient=True, disable=not problems.is_terminal)
 
 
 def track(items: Iterable, description: str, *, within: Progress | None = None) -> Iterator:
-    """One bar over ``items``, by itself or ``within`` others that are shown."""
+    """Shows a bar over ``items``, by itself or ``within`` other bars."""
     with nullcontext(within) if within else bars() as shown:
         task = shown.add_task(description, total=length_hint(items) or None)
         yield from shown.track(items, task_id=task)
@@ -223,7 +223,7 @@ def track(items: Iterable, description: str, *, within: Progress | None = None) 
 
 
 def each_with_bars(results: Iterable, shown: Progress, *, total: int, description: str) -> Iterator:
-    """``results``, with bars while one is made and none while the one before it is printed."""
+    """Yields ``results``, with bars while one is made, and without while it is printed."""
     task = shown.add_task(description, total=total)
     results, end = iter(results), object()
     while True:

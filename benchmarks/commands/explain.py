@@ -91,7 +91,7 @@ def explain(
         model, texts = model_and_texts(words, default)
         from benchmarks.commands.explained import (
             each,
-            explained,
+            explain_text,
             hint_to_quote,
             note_unknown,
             summary,
@@ -129,7 +129,7 @@ def explain(
         options |= {"at": numbered_layers(loaded.model)} if by_layer else {}
         goal = partial(parse_target, loaded, target, column)
         given = {"model": model, "method": method, "target": goal, "columns": columns}
-        one = partial(explained, loaded, options=options, **given)
+        one = partial(explain_text, loaded, options=options, **given)
         with noting():
             found = each(texts, one, called)
     wrote = [html]
@@ -146,7 +146,7 @@ def explain(
 
 
 def options_of(method: str, budget: int | None) -> dict[str, int]:
-    """The options of a method.  Raises ValueError for a budget of a method that has none."""
+    """Returns the options of a method; ValueError for a budget where the method has none."""
     if budget is None:
         return {}
     if method not in BUDGETED:
@@ -159,7 +159,7 @@ def options_of(method: str, budget: int | None) -> dict[str, int]:
 
 
 def model_and_texts(words: list[str], default: str) -> tuple[str, list[str]]:
-    """The model and the texts that a user names, or ``default`` and one text.
+    """Returns the model and the texts that a user names, or ``default`` and one text.
 
     Raises ValueError for a model without a text, and for several texts without a model.
     """
@@ -196,12 +196,12 @@ def model_and_texts(words: list[str], default: str) -> tuple[str, list[str]]:
 
 
 def is_text(model: str) -> bool:
-    """Whether what stands in a model's place can only be a text."""
+    """Whether an argument in the model's place can only be a text."""
     return bool(re.search(r"\s", model)) and not Path(model).exists()
 
 
 def pair(texts: Sequence[str]) -> tuple[str, str]:
-    """A question and its context.  Raises ValueError for fewer texts, or more."""
+    """Returns a question and its context; ValueError unless there are two texts."""
     if len(texts) != 2:
         raise ValueError(
             "the model finds the answer to a question in a context: pass the question and then the "
@@ -212,9 +212,10 @@ def pair(texts: Sequence[str]) -> tuple[str, str]:
 
 
 def span_of(bounds: str, target: str | None, column: int | None):
-    """The columns FIRST:END of a text, by how many tokens it has.
+    """Parses --span FIRST:END to a function from a text's number of tokens to its columns.
 
-    Raises ValueError for what is no span, or none of that text, and beside another target.
+    Raises ValueError for a malformed span, or beside another target; the function raises it for a
+    span outside the text.
     """
     if target is not None or column is not None:
         raise ValueError(f"--span {bounds}: leave --target and --column out")

@@ -22,7 +22,7 @@ from numeric.results.result import section as section_of
 TOP = 8  # tokens of a summary
 WORDS = 8  # lines of a long text in it
 READ_AT = {"tag": "of", "next token": "after"}
-"""How what is explained stands to the token at whose column it is read."""
+"""Preposition between an explained tag or next token and the token at its column."""
 
 
 @dataclass(frozen=True, eq=False)
@@ -30,7 +30,7 @@ class Explained:
     """A text with the relevance of its tokens.
 
     said: the class, tag or token that is explained, in words
-    section: what is shown of it
+    section: its title, tokens and relevance, ready to print
     """
 
     text: str | tuple[str, str]
@@ -56,12 +56,12 @@ class Explained:
         }
 
     def parts(self, width: int) -> Iterator[RenderableType]:
-        """Everything, for a terminal."""
+        """Yields everything, for a terminal."""
         yield from self.section.terminal()
         yield from terminal(self.section.maps, width)
 
     def short(self) -> Iterator[RenderableType]:
-        """A screen: the beginning of a long text, and the tokens with most relevance."""
+        """Yields a screen: the beginning of a long text, and the tokens with most relevance."""
         title, words, legend, _, caption = self.section.terminal()
         yield first_lines(title, 2)
         yield first_lines(words, WORDS)
@@ -70,7 +70,7 @@ class Explained:
         yield caption
 
     def png(self) -> bytes:
-        """A picture of its layers, where they are asked for, or of its tokens."""
+        """Draws the layers, if there are any, or else the tokens, as PNG."""
         shown, made = self.section, made_of(self.attribution)
         if shown.maps:
             legend = f"{shown.legend.replace('underlined', 'with a dot')} {render.LAYERS}"
@@ -78,13 +78,13 @@ class Explained:
         return pictures.texts([shown], made=made)
 
     def line(self) -> Iterator[RenderableType]:
-        """One of several texts, in two lines."""
+        """Yields two lines, for one of several texts."""
         a = self.attribution
         yield first_lines(Text(f"{self.said!r}: logit {a.logit[0]:+z.4f}", style="bold"), 1)
         yield first_lines(self.section.terminal()[1], 1)
 
 
-def explained(
+def explain_text(
     loaded,
     text,
     model: str,
@@ -93,10 +93,10 @@ def explained(
     options: dict,
     columns: Callable[..., range] | None,
 ) -> Explained:
-    """One text, or a question with its context, by ``numeric.explain``.
+    """Explains one text, or a question with its context, by ``numeric.explain``.
 
-    ``model`` is what the user calls it.  What is explained is ``target`` of the tokens, or the span
-    of their ``columns``.
+    ``model`` is the name that the user gave.  The target is ``target(tokens)``, or the span
+    ``columns(number of tokens)``.
     """
     from numeric import explain
     from numeric.models.texts import tokenized
@@ -127,13 +127,13 @@ def explained(
 
 
 def named(number: int, label: str) -> str:
-    """A class by its number, and by its label unless Transformers made that of the number."""
+    """Returns "class N, LABEL", without a label that Transformers only made from the number."""
     known = label not in (str(number), f"LABEL_{number}")
     return f"class {number}" + f", {label!r}" * known
 
 
 def summary(found: Sequence[Explained]) -> Iterator[RenderableType]:
-    """A screen of one text, or of the first of several."""
+    """Yields a screen of one text, or of the first of several."""
     if len(found) == 1:
         yield from found[0].short()
         return
@@ -146,9 +146,9 @@ def summary(found: Sequence[Explained]) -> Iterator[RenderableType]:
 
 
 def each(texts: Sequence[str], of_one: Callable[[str], object], called: str = "text") -> list:
-    """``of_one`` of every text; ValueError says which texts it refuses, all at once.
+    """Returns ``of_one`` of every text; one ValueError lists all the texts that it refuses.
 
-    ``called``: what a text is to the user, such as a line of standard input.
+    ``called``: the user's word for a text, such as "line" on standard input.
     """
     found, faults = [], {}
     for n, text in enumerate(texts, start=1):
@@ -167,7 +167,7 @@ def each(texts: Sequence[str], of_one: Callable[[str], object], called: str = "t
 
 @contextmanager
 def hint_to_quote(words: list[str]):
-    """A model that is not there may be the first word of a text without quotation marks."""
+    """Adds to the error of a missing model that it may be the first word of an unquoted text."""
     try:
         yield
     except UnavailableError as error:
@@ -189,7 +189,7 @@ def note_unknown(loaded, texts: Sequence[str]) -> None:
 
 
 def unknown(tokenizer, text: str) -> list[str]:
-    """The words of a text for which the tokenizer has one token alone, that of all such words."""
+    """Returns the words of a text that the tokenizer reads as its unknown token."""
     if tokenizer.unk_token_id is None:
         return []
     if not tokenizer.is_fast:

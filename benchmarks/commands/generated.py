@@ -16,7 +16,7 @@ CAUSES = 4  # of a written token, in a summary
 
 
 def check(by: str, apart: dict[str, object]) -> None:
-    """Raises ValueError for an unknown unit, and for options that are of given texts, ``apart``."""
+    """Raises ValueError for an unknown unit, and for options in ``apart`` that the user set."""
     check_names("--by", [by], UNITS)
     given = [name for name, value in apart.items() if value not in (None, False)]
     if given:
@@ -59,7 +59,7 @@ def _facts(found) -> dict:
 
 
 def _parts(found) -> Iterator[RenderableType]:
-    """Everything, for a terminal: the heat map, and what its columns add up to."""
+    """Yields the heat map, and a table of every token's logit and residual."""
     yield from found.terminal(console.width)
     table = Table("written", found.scale, "residual", box=None, pad_edge=False)
     for column in table.columns[1:]:
@@ -70,7 +70,7 @@ def _parts(found) -> Iterator[RenderableType]:
 
 
 def _written(found):
-    """Each written token, its logit, and what of it is in no token's relevance."""
+    """Yields each written token, its logit, and the residual that no token's relevance holds."""
     from numeric.generation.result import shown
 
     numbers = (found.logit.tolist(), found.residual.tolist())
@@ -78,7 +78,7 @@ def _written(found):
 
 
 def _short(found: Sequence) -> Iterator[Text]:
-    """The first tokens that were written, each with the tokens that speak most for or against."""
+    """Yields a line for each of the first written tokens, with its most relevant tokens."""
     lines = [line for each in found for line in _lines(each)]
     yield from lines[: LINES - 2]
     if len(lines) > LINES - 2:

@@ -21,12 +21,12 @@ Started: TypeAlias = Callable[[int, int, str], None]
 
 @dataclass
 class _Place:
-    """How far the verdicts have come."""
+    """Position of the next verdict among all rules."""
 
     number: int = 0  # of the rule
     verdict: int = 0  # the number of the next one of this rule
     claim: str = ""  # the one that is being decided
-    rule: Judged | None = None  # with what is found so far
+    rule: Judged | None = None  # with the verdicts so far
 
     @property
     def name(self) -> str:
@@ -34,16 +34,16 @@ class _Place:
         return f"{self.rule.place}: {self.rule.name}" if self.rule else ""
 
     def after(self, verdict: Verdict) -> "_Place":
-        """Once a verdict is found."""
+        """Returns the next place, once a verdict is found."""
         rule = self.rule and replace(self.rule, verdicts=[*self.rule.verdicts, verdict])
         return replace(self, verdict=self.verdict + 1, claim="", rule=rule)
 
 
-def judged(path: Path, limit: float, started: Started = lambda *_: None) -> Iterator[Judged]:
-    """Every rule of a file with what is decided about it, in order.
+def judge_rules(path: Path, limit: float, started: Started = lambda *_: None) -> Iterator[Judged]:
+    """Yields every rule of a file with its verdicts, in order.
 
-    ``started`` is told of a rule how many verdicts there are, of how many, and what is next.  A
-    verdict that takes more than ``limit`` seconds is undecided, and the others go on.
+    Before each verdict ``started`` gets its number, the rule's number of verdicts, and the names of
+    rule and claim.  A verdict is undecided after ``limit`` seconds, and the others go on.
 
     Raises ValueError for a file that cannot be run, or takes more than ``limit`` seconds; and, at
     the end, one for all rules that cannot be judged.
@@ -51,13 +51,13 @@ def judged(path: Path, limit: float, started: Started = lambda *_: None) -> Iter
     at, errors = _Place(), []
     while at:
         with _Process(path, limit, at) as process:
-            at = yield from _followed(process, path, limit, at, errors, started)
+            at = yield from _follow(process, path, limit, at, errors, started)
     if errors:
         raise ValueError("\n".join(errors))
 
 
-def _followed(process, path, limit, at, errors, started):
-    """The rules that a process sends; where another one is to go on, None if there is no more."""
+def _follow(process, path, limit, at, errors, started):
+    """Yields the rules that a process sends; returns the next process's place, None at the end."""
     while True:
         try:
             kind, *found = process.line()
@@ -92,11 +92,11 @@ def _followed(process, path, limit, at, errors, started):
 
 
 class _Process:
-    """The process that goes on from a place, and its lines."""
+    """A process that judges the rules from a place on, and sends lines of JSON."""
 
     def __init__(self, path: Path, limit: float, at: _Place):
         self.limit, self.sent = limit, queue.Queue()
-        here = os.pathsep.join(x for x in sys.path if x)  # it imports what this process would
+        here = os.pathsep.join(x for x in sys.path if x)  # the same import path
         self.process = subprocess.Popen(
             [sys.executable, "-P", "-m", MODULE, path, str(at.number), str(at.verdict)],
             stdin=subprocess.PIPE,  # open until this process ends, and then so does that one
@@ -119,7 +119,7 @@ class _Process:
         self.printing.join(timeout=1)  # a process that the file started may print for ever
 
     def line(self):
-        """The next one; queue.Empty if none comes in time, and EOFError after the last one."""
+        """Returns the next line; queue.Empty if none comes in time, EOFError after the last."""
         line = self.sent.get(timeout=self.limit)
         if line is None:
             raise EOFError

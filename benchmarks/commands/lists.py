@@ -1,4 +1,4 @@
-"""``lrp-axioms methods`` and ``vocabulary``: what can be asked of this program, and of a model."""
+"""``lrp-axioms methods`` lists the methods, and ``vocabulary`` the tokens of a model."""
 
 from typing import Annotated
 
@@ -6,7 +6,7 @@ import typer
 from rich.padding import Padding
 from rich.text import Text
 
-from benchmarks.commands.console import asked, loading, mendable
+from benchmarks.commands.console import invocation, loading, mendable
 from benchmarks.commands.options import completing
 from benchmarks.commands.output import LINES, answer, first_lines, present
 from benchmarks.names import MODELS
@@ -14,9 +14,9 @@ from numeric.methods.catalogue import METHODS
 
 
 def methods():
-    """List the attribution methods: what each costs, needs, and adds up to."""
+    """List the attribution methods with their cost, their needs, and the sum of their relevance."""
     columns = ("name", "cost", "needs", "conserves", "source")
-    if asked.json:
+    if invocation.json:
         facts = lambda each: {key: getattr(each, key) for key in (*columns, "options")}
         answer(methods=[facts(each) for each in METHODS.values()])
     short = [first_lines(_named(each, each.cost), 2) for each in METHODS.values()]

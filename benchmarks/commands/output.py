@@ -1,6 +1,6 @@
-"""The options that every command has, and the three ways in which it answers.
+"""Options of every command, and its answer in one of three forms.
 
-By default a summary that fits a screen; with --full all that there is; with --json one object.
+The default is a summary that fits a screen; --full prints everything, --json one object.
 """
 
 import inspect
@@ -23,13 +23,13 @@ from rich.text import Text
 from typer.core import TyperCommand
 
 from axioms.writing import write_named
-from benchmarks.commands.console import answers_alone, asked, console, mendable, problems
+from benchmarks.commands.console import answers_alone, console, invocation, mendable, problems
 from benchmarks.sources.faults import some
 
 LINES = 24  # of a screen
 AROUND = 2  # lines below a table: how to see more, and the file that was written
-FILES = 3  # of which each has a line
-NOTE = 3  # lines of what a table found, where there are several tables
+FILES = 3  # more files share one line
+NOTE = 3  # lines of a table's first finding, where there are several tables
 EXIT_CODES = (
     "Exit codes: 0 done; 1 a proof is not established, a certificate is wrong, or a bug in this "
     "program; 2 something that you can fix, said in one message; 130 interrupted. See "
@@ -43,7 +43,7 @@ SHARED = {
 
 
 class Once(TyperCommand):
-    """Refuses an option that is given twice, unless it takes several values."""
+    """A command that refuses a repeated option, unless the option takes several values."""
 
     def parse_args(self, ctx, args):
         if not ctx.resilient_parsing:  # shell completion parses partial lines
@@ -56,15 +56,15 @@ class Once(TyperCommand):
 
 
 def with_shared_options(command: Callable) -> Callable:
-    """A command for Typer that has the options in ``SHARED``, too."""
+    """Adds the options in ``SHARED`` to a command for Typer."""
     options = {
         name: Annotated[bool, typer.Option(f"--{name}", help=SHARED[name])] for name in SHARED
     }
 
     @wraps(command)
     def run(**given):
-        asked.begin(command.__name__, **{name: given.pop(name) for name in SHARED})
-        console.quiet = problems.quiet = asked.json or asked.quiet
+        invocation.begin(command.__name__, **{name: given.pop(name) for name in SHARED})
+        console.quiet = problems.quiet = invocation.json or invocation.quiet
         level = logging.WARNING if console.quiet else logging.INFO
         logging.getLogger("benchmarks").setLevel(level)
         with answers_alone():
@@ -81,10 +81,10 @@ def with_shared_options(command: Callable) -> Callable:
 
 
 def note(text: str) -> None:
-    """Says once what is surprising: a line on standard error, or a note of the object."""
-    if text in asked.notes:
+    """Says a surprise once: a line on standard error, or a note of the object."""
+    if text in invocation.notes:
         return
-    asked.notes.append(text)
+    invocation.notes.append(text)
     problems.print(f"note: {text}", markup=False, highlight=False, soft_wrap=True)
 
 
@@ -99,12 +99,12 @@ def noting() -> Iterator[None]:
 
 
 def answer(**facts) -> None:
-    """With --json: the one object that a command prints, in which no number is NaN."""
-    if asked.json:
-        about = {"command": asked.command, "version": version("lrp-axioms")}
+    """Prints the one object of a command, with --json alone; NaN is written as null."""
+    if invocation.json:
+        about = {"command": invocation.command, "version": version("lrp-axioms")}
         if "wrote" in facts:
             facts["wrote"] = [path for path in facts["wrote"] if path]
-        notes = {"notes": [*facts.pop("notes", ()), *asked.notes]}
+        notes = {"notes": [*facts.pop("notes", ()), *invocation.notes]}
         text = json.dumps(about | _plain(facts) | notes, allow_nan=False)
         console.quiet = False
         console.out(text, highlight=False)
@@ -117,11 +117,11 @@ def present(
     *,
     wrote: Sequence[Path | None] = (),
 ) -> None:
-    """All ``parts`` if they fit a screen or --full asks for them; else ``short`` and a hint."""
+    """Prints all ``parts`` if they fit a screen or with --full, else ``short`` and a hint."""
     paths = [path for path in wrote if path]
     if not console.quiet:
         parts = list(parts)
-        if not asked.full and height(parts) > LINES - min(len(paths), FILES):
+        if not invocation.full and height(parts) > LINES - min(len(paths), FILES):
             parts = [*short, Text("--full prints everything, --json as data.", style="dim")]
         for part in parts:
             # The console joins texts, and then their own way of wrapping is lost.
@@ -151,9 +151,9 @@ def write_each(
 
 
 def of_result(result, *, whole: bool = False) -> tuple[list, list]:
-    """An experiment's table and notes, and in short its table and the notes that fit a screen.
+    """Returns an experiment's table with all notes, and with the notes that fit a screen.
 
-    ``whole``: the first has every row of the table.
+    ``whole``: the first table has every row.
     """
     from benchmarks.experiments import tables
 
@@ -167,7 +167,7 @@ def of_result(result, *, whole: bool = False) -> tuple[list, list]:
 
 
 def headline(result) -> list[RenderableType]:
-    """An experiment's title and what was found first, in few lines; its table if that is all."""
+    """Returns an experiment's title and first note, in few lines; without a note, its table."""
     from benchmarks.experiments import tables
 
     title = first_lines(Text(result.title, style="bold"), 1)
@@ -176,7 +176,7 @@ def headline(result) -> list[RenderableType]:
 
 
 def _that_fit(head, notes):
-    """``head``, and the first of ``notes`` that fit a screen with it, each as a whole."""
+    """Returns ``head`` and as many whole ``notes`` as fit a screen with it."""
     shown = [head]
     for note in notes:
         if height([*shown, note]) > LINES - AROUND:
@@ -186,12 +186,12 @@ def _that_fit(head, notes):
 
 
 def height(parts: Iterable[RenderableType]) -> int:
-    """Lines on a terminal of this width."""
+    """Counts lines on a terminal of this width."""
     return len(console.render_lines(Group(*parts), pad=False))
 
 
 def first_lines(text: Text, most: int) -> Text:
-    """The first lines of a text as they are wrapped here; "..." behind a word if there are more."""
+    """Wraps a text and returns its first lines; "..." after a word if there are more."""
     lines = text.wrap(console, console.width)
     if len(lines) <= most:
         return text

@@ -1,4 +1,4 @@
-"""``lrp-axioms plan``: which rule will act on which operation of a stock model."""
+"""``lrp-axioms plan``: the rule that will act on each operation of a stock model."""
 
 from dataclasses import asdict
 from typing import Annotated
@@ -25,7 +25,7 @@ def plan(
     *,
     method: MethodOfRules = "attnlrp",
 ):
-    """List every operation that a rule acts on, by layer, and what has no rule."""
+    """List every operation that a rule acts on, by layer, and every operation without a rule."""
     with mendable():
         check_names("--method", [method], WITH_RULES)
         texts = texts or []

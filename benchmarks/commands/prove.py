@@ -9,10 +9,10 @@ from rich.text import Text
 
 from axioms.extras import need
 from benchmarks.commands.console import (
-    asked,
     bars,
     console,
     each_with_bars,
+    invocation,
     mendable,
     problems,
     track,
@@ -71,7 +71,7 @@ def _prove_one(rules: Path | None, show: str | None, *, latex: bool, limit: int)
     if rules and (show is not None or latex):
         raise ValueError(f"--show and --latex print a theorem, {rules} holds rules; pass one only")
     if rules:
-        from benchmarks.commands.judging import judged
+        from benchmarks.commands.judging import judge_rules
 
         every, shown = [], bars()
         verdicts = shown.add_task(rules.name, total=None)
@@ -79,10 +79,10 @@ def _prove_one(rules: Path | None, show: str | None, *, latex: bool, limit: int)
         def started(done, total, name):
             shown.update(verdicts, completed=done, total=total, description=name)
 
-        results = judged(rules, limit, started)
+        results = judge_rules(rules, limit, started)
         try:
             for rule in each_with_bars(results, shown, total=None, description="rules"):
-                if asked.full:
+                if invocation.full:
                     console.out("\n" * bool(every) + rule.text(), highlight=False, end="")
                 else:
                     lines = (first_lines(Text(x), 4) for x in rule.summary())
@@ -92,7 +92,7 @@ def _prove_one(rules: Path | None, show: str | None, *, latex: bool, limit: int)
         finally:  # an error about some rules takes no verdicts from others
             if every:
                 answer(rules=every)
-        if not asked.full:
+        if not invocation.full:
             present([Text("--full prints every verdict and its witness.", style="dim")])
         return
     if show is None:

@@ -10,10 +10,10 @@ import typer
 from axioms.extras import need
 from benchmarks import names
 from benchmarks.commands.console import (
-    asked,
     bars,
     console,
     each_with_bars,
+    invocation,
     loading,
     mendable,
     track,
@@ -76,7 +76,7 @@ def reproduce(
 ):
     """Prove the theorems, and measure Tables 1 and 2, Figure 2 and time; write a report.
 
-    TABLES names what to measure; some experiments are not in the paper.
+    TABLES names the experiments; some are not in the paper.
     Run the command again to go on where it was interrupted.
     """
     with loading("the model and the texts"), mendable():
@@ -91,7 +91,7 @@ def reproduce(
         place = cluster.engine(engine, address=address, device=device)
         device = "cpu" if place.device else device or "cpu"  # here, the first text is tried
         models.check_device(device)
-        wanted = experiments.chosen(tables)
+        wanted = experiments.choose_tables(tables)
         if curves and "figure2" not in wanted:
             raise ValueError("--curves would be ignored; it is about figure2, so ask for that too")
         reads = any(experiment(table).reads_data_dir for table in wanted)
@@ -110,13 +110,13 @@ def reproduce(
         found = experiments.reproduce(request, wanted=wanted, workers=workers or cores())
         results = []
         for result in each_with_bars(found, shown, total=len(wanted), description="tables"):
-            alone = asked.full or len(wanted) == 1
+            alone = invocation.full or len(wanted) == 1
             present(*of_result(result)) if alone else present(headline(result))
             results.append(result)
     page = output / "report.html"
     facts = [{key: getattr(x, key) for key in ("name", "title", "rows", "notes")} for x in results]
     answer(tables=facts, wrote=[page])
-    more = ", and the tables beside it" if asked.full else "; --full prints the tables"
+    more = ", and the tables beside it" if invocation.full else "; --full prints the tables"
     console.print(f"wrote {page}, with every row{more}", markup=False, soft_wrap=True)
 
 

@@ -11,12 +11,12 @@ from numeric.targets.naming import label_numbers, resolve_names, single_token, t
 
 
 def parse_target(loaded, name: str | None, column: int | None, tokens: Sequence[str]):
-    """A target for ``attribute`` and ``audit`` from ``--target`` and ``--column``.
+    """Returns a target for ``attribute`` and ``audit`` from ``--target`` and ``--column``.
 
     name: the number or name of a class or tag; the id, text or vocabulary entry of a token; the
         words of an answer
     column: of ``tokens``; by default a masked token is read at the one mask
-    Raises ValueError that lists what is legal for this head, for both options at once.
+    Raises one ValueError for both options, which lists the legal values for this head.
     """
     if loaded.explains == "answer":
         return _answer(loaded, name, column, tokens)
@@ -35,7 +35,7 @@ def parse_target(loaded, name: str | None, column: int | None, tokens: Sequence[
 
 
 def _problems(loaded, column, tokens) -> Iterator[str]:
-    """Faults of the column."""
+    """Yields faults of the column."""
     mask = loaded.tokenizer.mask_token if loaded.explains == "masked token" else None
     masks = [n for n, token in enumerate(tokens) if token == mask]
     if loaded.explains == "class":
@@ -55,7 +55,7 @@ def _problems(loaded, column, tokens) -> Iterator[str]:
 
 
 def _number(loaded, name: str) -> int | str:
-    """The number of a class, tag or token, or ``name`` if it is no number."""
+    """Returns the number of a class, tag or token, or ``name`` if it is no number."""
     if not re.fullmatch(r"[+-]?\d+", name):
         return name
     words = loaded.explains.endswith("token")
@@ -70,7 +70,7 @@ def _tokenizer(loaded):
 
 
 def _answer(loaded, words, column, tokens) -> Target | None:
-    """The answer that is spelled by ``words``, at its one place or at ``column``."""
+    """Returns the answer that ``words`` spell, at its one place or at ``column``."""
     if words is None:
         if column is None:
             return None

@@ -17,14 +17,14 @@ STYLE = {"font.size": 9, "axes.spines.top": False, "axes.spines.right": False}
 
 @mpl.rc_context(STYLE)
 def draw(result) -> Figure | None:
-    """The figure of a Result, readable in greyscale, or None if its table has none."""
+    """Draws the figure of a Result, readable in greyscale, or None if its table has none."""
     make = experiment(result.table).figure
     return make and make(result)
 
 
 @mpl.rc_context(STYLE)
 def png(result) -> bytes | None:
-    """The figure of a Result as PNG, or None if its table has none."""
+    """Draws the figure of a Result as PNG, or None if its table has none."""
     figure = draw(result)
     return figure and as_png(figure)
 
@@ -36,24 +36,24 @@ def as_png(figure: Figure) -> bytes:
 
 
 def empty(width: float, height: float) -> Figure:
-    """A figure of so many inches."""
+    """Makes a figure of so many inches."""
     return Figure(figsize=(width, height), layout="constrained")
 
 
 def interval(rows, key):
-    """The means of a column, and how far below and above them their intervals reach."""
+    """Returns means of a column, and distances to the lower and upper ends of their intervals."""
     mean, low, high = (np.array([row[key + end] for row in rows]) for end in ("", " low", " high"))
     return mean, np.abs([mean - low, high - mean])
 
 
 def bars(axes, x, rows, key: str, tokens: str) -> None:
-    """Means of a column with their intervals, in the grey of ``tokens``."""
+    """Draws means of a column with their intervals, in the grey of ``tokens``."""
     mean, errors = interval(rows, key)
     axes.bar(x, mean, 0.38, yerr=errors, color=GREYS[tokens], label=f"{tokens} tokens")
 
 
 def with_legend(figure: Figure, columns: int = 5) -> Figure:
-    """Above the axes, where no data can be."""
+    """Adds a legend above the axes, where no data can be."""
     handles = figure.axes[0].get_legend_handles_labels()
     figure.legend(*handles, loc="outside upper center", ncols=columns, frameon=False, fontsize=8)
     return figure

@@ -1,4 +1,4 @@
-"""The relevance of every token of any number of texts, as Parquet: what ``attribute`` runs."""
+"""``attribute``: the relevance of every token of any number of texts, as Parquet."""
 
 from collections.abc import Iterable, Sequence
 from functools import partial
@@ -31,12 +31,12 @@ def explain_texts(
     engine: Engine = IN_PROCESS,
     track: Track = untracked,
 ) -> Manifest:
-    """Explains the predicted class of each text by each method; a line of Parquet for both.
+    """Explains the predicted class of each text by each method, in one line of Parquet.
 
-    ``texts`` are read in blocks as workers become free, and never held as a whole; ``name`` says
-    whose they are.  ``output``: the folder, in which a run that was stopped goes on.  Lines have
-    the order of the texts, then of the methods; those of each text are ``explained``.
-    Raises ValueError for what cannot be explained, and RunError for a folder of other texts.
+    ``texts`` are read in blocks as workers become free, and never held as a whole; ``name`` is
+    their source.  ``output``: the folder; a stopped run resumes there.  Lines are ordered by text,
+    then by method (``explain_block``).
+    Raises ValueError for a text that cannot be explained, and RunError for a folder of other texts.
     """
     if isinstance(texts, str) or isinstance(methods, str) or not methods:
         raise ValueError("texts and methods are lists; pass ['a fine film'] and ['attnlrp']")
@@ -61,14 +61,16 @@ def explain_texts(
         output,
         row.record() | about,
         chain([first], divided),
-        runner.Task(partial(explained, row, classifier, about["device"]), partial(_tally, most)),
+        runner.Task(
+            partial(explain_block, row, classifier, about["device"]), partial(_tally, most)
+        ),
         engine=engine,
         track=track,
     )
 
 
-def explained(row: Row, classifier: Classifier, place: str, block: blocks.Block) -> pa.Table:
-    """Relevance as of ``text.maps`` of a block's texts, beside the texts and their tokens."""
+def explain_block(row: Row, classifier: Classifier, place: str, block: blocks.Block) -> pa.Table:
+    """Computes ``text.maps`` of a block, beside its texts and their tokens."""
     classifier.model.to(place)
     data = text.read(classifier, unlabelled(row.dataset, block.content), first=block.first)
     tables = []

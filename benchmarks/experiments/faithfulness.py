@@ -19,8 +19,8 @@ from numeric.evaluation.faithfulness import LOWER, MEASURES, evaluate
 
 COLUMNS = ("text", "relevance")
 OPTIONAL = {"method": "relevance", "target": None}
-"""Columns that a file may leave out, and what then stands in their place."""
-FIRST = "Δ"  # by which the table is sorted
+"""Column that a file may leave out -> its default."""
+FIRST = "Δ"  # sorts the table
 TEXT = (
     "Mean over texts, with 95 % bootstrap intervals over texts. r and τ: agreement with "
     "Leave-One-Out. MoRF and LeRF: mean logit while tokens are removed, most or least relevant "
@@ -43,10 +43,10 @@ class Maps:
 
 
 def read(path: Path) -> Maps:
-    """Maps of a Parquet file, or of all in a folder; one line per text and method.
+    """Reads maps of a Parquet file, or of all in a folder; one line per text and method.
 
-    Raises ValueError that names what cannot be used: lines without a text or finite numbers,
-    methods that are not about the same texts, and texts that are explained for two classes.
+    Raises ValueError for lines without a text or finite numbers, for methods that differ in their
+    texts, and for texts that are explained for two classes.
     """
     found: dict[str, list] = {}
     for part in _parts(path):
@@ -115,9 +115,9 @@ def judge(
     seed: int = 0,
     track: Track = untracked,
 ) -> Result:
-    """A line per method with the mean of every measure, and how far it is behind the best one.
+    """Returns a line per method with the mean of every measure, and its gap to the best method.
 
-    Raises ValueError for maps with other tokens than the model's, and whatever ``evaluate`` does.
+    Raises ValueError for maps with other tokens than the model's, and errors of ``evaluate``.
     """
     data = text.read(classifier, unlabelled(name, maps.texts))
     lengths = [len(each["input_ids"]) for each in data.tokens]
@@ -178,7 +178,7 @@ def _result(found, maps, settings, name):
 
 
 def _undefined(found):
-    """Texts that a measure says nothing about, in words."""
+    """Counts texts without a value of a measure, in words."""
     why = {"soft": "no words raise the probability there, or the map is constant"}
     counts: dict[str, int] = {}
     for values in found.values():
@@ -200,7 +200,7 @@ def _good(values, key):
 
 
 def _notes(found, measures):
-    """By measure, which map is first, and how far ahead of the next."""
+    """Names the best map by measure, and its lead over the next."""
     if len(found) < 2:
         return
     yield from too_few(len(next(iter(found.values()))[measures[0]]))

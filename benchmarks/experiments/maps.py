@@ -1,4 +1,4 @@
-"""Stored relevance maps of the text experiments, and what several tables compute from them."""
+"""Stored relevance maps of the text experiments, and computations that several tables share."""
 
 import math
 from collections.abc import Mapping, Sequence
@@ -21,7 +21,7 @@ AOPC = {"AOPC LeRF": "lerf aopc", "AOPC MoRF": "morf aopc"}
 
 @dataclass(frozen=True, kw_only=True)
 class Run:
-    """A complete row: its settings, and what was measured, one line per text and variant."""
+    """A complete row: its settings, and its measurements, one line per text and variant."""
 
     row: Row
     settings: dict
@@ -42,7 +42,7 @@ class Maps:
 
 @dataclass(frozen=True, kw_only=True)
 class Measured:
-    """All that was measured on one model and data set, by label of the method."""
+    """Measurements on one model and data set, by label of the method."""
 
     settings: dict
     maps: dict[str, Maps]
@@ -57,14 +57,14 @@ class Measured:
         return f"{self.settings['examples']} texts of {self.settings['dataset']!r}"
 
     def result(self, table: str, **parts) -> Result:
-        """A Result of this data, with its settings."""
+        """Makes a Result of this data, with its settings."""
         name = f"{table}-{self.settings['dataset']}"
         settings = self.settings | {"chunk": self.chunk, "measured by commits": self.commits}
         return Result(name=name, table=table, settings=settings, **parts)
 
 
 def measured(runs: Sequence[Run]) -> Measured:
-    """The maps of several rows over the same texts; raises ValueError if they are not the same."""
+    """Joins the maps of several rows; raises ValueError if their texts differ."""
     maps, paper, steps, layers = {}, {}, {}, None
     for run in runs:
         if run.settings["dataset_sha256"] != runs[0].settings["dataset_sha256"]:
@@ -87,7 +87,7 @@ def measured(runs: Sequence[Run]) -> Measured:
 
 
 def _dtypes(runs):
-    """The dtype of all rows, or each with the rows that were measured in it."""
+    """Returns the dtype of all rows, or each dtype with its rows."""
     found: dict[str, list[str]] = {}
     for run in runs:
         found.setdefault(run.settings["dtype"], []).append(run.row.name)
@@ -114,7 +114,7 @@ def _maps(table: pa.Table) -> Maps:
 
 
 def correlations(maps: Maps, loo: Maps) -> dict[str, np.ndarray]:
-    """Pearson r with LOO per text: over all and content tokens, raw and summing to one."""
+    """Returns Pearson r with LOO per text: over all and content tokens, raw and summing to one."""
     a, b, found = maps.relevance, loo.relevance, {}
     for tokens, keep in {"all": loo.present, "content": loo.content}.items():
         found[f"r {tokens}"] = pearson(a, b, keep)
@@ -123,7 +123,7 @@ def correlations(maps: Maps, loo: Maps) -> dict[str, np.ndarray]:
 
 
 def means(values: Mapping[str, np.ndarray]) -> dict[str, float]:
-    """Mean, 95 % interval and number of undefined values of every column."""
+    """Returns mean, 95 % interval and number of undefined values of every column."""
     row = {}
     for key, column in values.items():
         mean, low, high, missing = bootstrap_mean(column, seed=SEED)
@@ -132,7 +132,7 @@ def means(values: Mapping[str, np.ndarray]) -> dict[str, float]:
 
 
 def statistics(maps: Maps, loo: Maps) -> dict[str, np.ndarray]:
-    """All that a line of Table 2 averages: agreement with LOO, and the curves if measured."""
+    """Returns the values behind a line of Table 2: agreement with LOO, and measured curves."""
     found = correlations(maps, loo)
     for tokens, keep in {"all": loo.present, "content": loo.content}.items():
         found[f"tau {tokens}"] = kendall(maps.relevance, loo.relevance, keep)
@@ -144,7 +144,7 @@ def statistics(maps: Maps, loo: Maps) -> dict[str, np.ndarray]:
 
 
 def too_few(texts: int) -> list[str]:
-    """A warning about intervals over so few texts; none from ``FEW`` on."""
+    """Warns of intervals over fewer than ``FEW`` texts."""
     said = f"With fewer than {FEW} texts these intervals are too narrow: use more."
     return [said] if texts < FEW else []
 

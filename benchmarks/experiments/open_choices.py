@@ -57,7 +57,7 @@ def _notes(rows):
 
 
 def _both(key):
-    """Over all and over content tokens."""
+    """Formats a value over all and over content tokens."""
     return lambda row: " / ".join(number(f"{key} {t}", 2)(row) for t in ("all", "content"))
 
 

@@ -1,4 +1,4 @@
-"""The record in which the module of an experiment ends, its columns, and a request."""
+"""The record at the end of every experiment's module, its columns, and a request."""
 
 import math
 from collections.abc import Callable, Iterable, Mapping, Sequence
@@ -34,20 +34,20 @@ class Request:
     prompts: int | None = None  # of a task and distance, or pairs of a model, likewise
     curves: bool = True  # whether all mixes of Figure 2 get their curves
     engine: Engine = IN_PROCESS  # where shards of texts are measured
-    each: Each = in_turn  # what shares out all other work
+    each: Each = in_turn  # shares out all other work
     track: Track = untracked
 
 
 @dataclass(frozen=True, kw_only=True)
 class Experiment:
-    """One table: from which files it is computed and how, how it is shown, and what it says.
+    """One table: its files, its computation, its columns and figure, and its findings.
 
     ``rows``: patterns of the files of ``configs`` by data set, whose stored maps ``run`` gets;
-    without any it gets the Request, and what ``prepare`` returned of it.  ``measure``: computes a
-    shard of texts for rows of its own that hold no maps.  ``prepare`` runs before anything is
-    measured, and raises for what cannot be.  ``short`` and ``shortest``: which rows a page and a
-    terminal show of a long table (None: all, and the same as a page).  ``figure``: a matplotlib
-    Figure of a Result.  ``summary``: what a reader should know first, of a Result.
+    without any it gets the Request, and the result of ``prepare``.  ``measure``: computes a shard
+    of texts for rows of its own that hold no maps.  ``prepare`` runs before any measurement, and
+    raises for an impossible request.  ``short`` and ``shortest``: choose rows of a long table for a
+    page and a terminal (None: all, and as on a page).  ``figure``: a matplotlib Figure of a Result.
+    ``summary``: first sentences for a reader of a Result.
     """
 
     name: str
@@ -65,7 +65,7 @@ class Experiment:
 
 
 def experiment(name: str) -> Experiment:
-    """The record of a table, whose module is imported now."""
+    """Imports the module of a table and returns its record."""
     return import_module(f"benchmarks.experiments.{EXPERIMENTS[name]}").EXPERIMENT
 
 
@@ -78,7 +78,7 @@ def number(key, digits=3):
 
 
 def interval(key, digits=3, *, ends=2):
-    """A mean and the ends of its interval, which need no leading zero; a mean alone if exact."""
+    """Formats a mean and its interval, ends without a leading zero; a mean alone if exact."""
     mean = number(key, digits)
     end = lambda value: f"{value:z.{ends}f}".replace("0.", ".", 1 if abs(value) < 1 else 0)
 
@@ -91,7 +91,7 @@ def interval(key, digits=3, *, ends=2):
 
 
 def above_interval(key, *, one="1.00"):
-    """A value with its interval in the line below, for narrow columns; ``one`` is an end at 1."""
+    """Formats a value above its interval, for narrow columns; ``one`` is an end at 1."""
 
     def cell(row):
         ends = (f"{row[f'{key} {end}']:z.2f}".replace("0.", ".", 1) for end in ("low", "high"))

@@ -28,9 +28,9 @@ SOURCE = (Path(__file__).parents[1] / "assets" / "report.html.j2").read_text("ut
 
 
 def load(folder: Path) -> list[Result]:
-    """All results in a folder and the folders in it, in the order of the paper.
+    """Reads all results in a folder and the folders in it, in the order of the paper.
 
-    Results are files that are called as their table, such as table2-sst2.json; the log names
+    Results are files named after their table, such as table2-sst2.json; the log names
     others.  Raises RunError for one that is broken.
     """
     order = list(EXPERIMENTS)
@@ -50,7 +50,7 @@ def load(folder: Path) -> list[Result]:
 
 
 def write(folder: Path) -> list[Path]:
-    """report.html and report.md of all results in ``folder``, in it.
+    """Writes report.html and report.md of all results in ``folder``, and returns their paths.
 
     Raises RunError if there is none, and for one that cannot be shown.
     """
@@ -65,7 +65,7 @@ def write(folder: Path) -> list[Path]:
 
 
 def _section(result):
-    """All that is shown of a result."""
+    """Returns the parts of a result that the page shows."""
     from benchmarks.experiments import drawing  # matplotlib, which a broken folder does without
 
     record = experiment(result.table)
@@ -88,7 +88,7 @@ def _section(result):
 
 
 def markdown(sections: Sequence[dict]) -> str:
-    """All tables and findings but the list of theorems, for a README."""
+    """Renders all tables and findings but the list of theorems, for a README."""
     parts = []
     for section in sections:
         result = section["result"]
@@ -99,7 +99,7 @@ def markdown(sections: Sequence[dict]) -> str:
 
 
 def render(sections: Sequence[dict]) -> str:
-    """The page: summary, then every table and figure with what determined it."""
+    """Renders the page: summary, then every table and figure with its settings."""
     template = TEMPLATES.from_string(SOURCE)
     summary = [line for section in sections for line in section["summary"]]
     facts = {"sections": sections, "summary": summary, "provenance": provenance()}

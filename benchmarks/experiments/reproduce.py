@@ -1,4 +1,4 @@
-"""Runs experiments by table, and writes what they find."""
+"""Runs experiments by table, and writes their results."""
 
 import fnmatch
 import time
@@ -23,7 +23,7 @@ def reproduce(
     """Yields each wanted table once its files are in the output; the report comes with the last.
 
     Files: NAME.json (with provenance), NAME.parquet (per-example values), NAME.png, report.html;
-    a folder per row of ``configs``, from which an interrupted run goes on.
+    a folder per row of ``configs``, where an interrupted run resumes.
     Theorems, networks and shards of texts are shared out to ``workers`` processes, or the shards
     to an engine; a model on a GPU stays here.  Time is measured when nothing else is at work.
     Raises RunError where the output holds a run of another configuration, or a broken result, and
@@ -54,8 +54,8 @@ def reproduce(
             yield result
 
 
-def chosen(tables: Sequence[str] | None) -> Sequence[str]:
-    """The tables that are wanted, in the order of the paper; ValueError names all unknown ones."""
+def choose_tables(tables: Sequence[str] | None) -> Sequence[str]:
+    """Sorts the wanted tables as in the paper; ValueError names all unknown ones."""
     unknown = [table for table in tables or () if table not in TABLES]
     if unknown:
         raise ValueError(
@@ -66,12 +66,12 @@ def chosen(tables: Sequence[str] | None) -> Sequence[str]:
 
 
 def model_of_the_paper(data: Texts) -> str:
-    """The Hub id of the model that the paper explains on this data set (Appendix B.1.2)."""
+    """Returns the Hub id of the paper's model on this data set (Appendix B.1.2)."""
     return rows.load(rows.LOO.format(data.config)).model
 
 
 def needed(table: str, data: Texts) -> list[rows.Row]:
-    """The rows that a table of the text experiments is computed from; no other table has any.
+    """Returns the rows behind a table of the text experiments; other tables have none.
 
     Raises RunError if ``configs`` has none for this data set, or some that cannot be in one table.
     """
@@ -100,7 +100,7 @@ def needed(table: str, data: Texts) -> list[rows.Row]:
 
 
 def _tables_of(name):
-    """The tables that are computed from a row of this name."""
+    """Returns the tables that are computed from a row of this name."""
     for table in ON_TEXTS:
         patterns = (each.format(dataset) for each in experiment(table).rows for dataset in SOURCES)
         if any(fnmatch.fnmatch(name, pattern) for pattern in patterns):
@@ -108,15 +108,16 @@ def _tables_of(name):
 
 
 def needed_rows(request: Request, tables: Sequence[str]) -> dict[str, list[rows.Row]]:
-    """The rows that are ``needed`` by table, on the texts that are asked for.
+    """Returns table -> ``needed`` rows, on the texts of the request.
 
     Without curves, the sweep of Figure 2 is another row, of maps alone, in its own folder.
     """
-    asked = lambda table: [_asked(request, row) for row in needed(table, request.data)]
-    return {table: asked(table) for table in tables}
+    return {
+        table: [_adapt_row(request, row) for row in needed(table, request.data)] for table in tables
+    }
 
 
-def _asked(request, row):
+def _adapt_row(request, row):
     texts = request.data.name
     row = replace(row, name=row.name.replace(f"-{row.dataset}", f"-{texts}"), dataset=texts)
     maps_alone = row.sweep and not request.curves
@@ -131,7 +132,7 @@ class Runs:
     held: dict[str, Run] = field(default_factory=dict)
 
     def of(self, table: str, request: Request) -> list[Run]:
-        """The runs of a table, in the order of its rows; the table is done with them."""
+        """Returns the runs of a table, in the order of its rows, and releases them."""
         options = {key: getattr(request, key) for key in ("output", "engine", "track")}
         of_table = self.by_table.pop(table)
         for row in of_table:
@@ -145,6 +146,6 @@ class Runs:
 
 
 def on_texts(record: Experiment, request: Request, runs: Runs | None = None) -> Result:
-    """One table of the text experiments, from ``runs`` or from its rows alone."""
+    """Computes a table of the text experiments, from ``runs`` or from its rows alone."""
     runs = runs or Runs(needed_rows(request, [record.name]))
     return record.run(measured(runs.of(record.name, request)))

@@ -24,7 +24,7 @@ class Result:
     name: str  # file name, such as "table2-sst2"
     table: str  # which table it is, such as "table2"
     title: str
-    text: str  # what was measured, in which units, for a reader of the paper
+    text: str  # describes the numbers and their units to a reader of the paper
     settings: dict  # all that determines the numbers
     rows: list[dict]  # the table; NaN where a value is undefined
     examples: dict[str, list] = field(default_factory=dict)  # columns, one value per example
@@ -33,7 +33,7 @@ class Result:
     provenance: dict = field(default_factory=provenance)
 
     def write(self, folder: Path) -> None:
-        """``name``.json in ``folder``, and .parquet if there are per-example values."""
+        """Writes ``name``.json in ``folder``, and .parquet if there are per-example values."""
         remove_drafts(folder)
         record = {key: value for key, value in vars(self).items() if key != "examples"}
         record["rows"] = [{key: _plain(value) for key, value in row.items()} for row in self.rows]
@@ -60,9 +60,9 @@ class Record:
 
 
 def read(path: Path) -> Result:
-    """A Result as ``write`` left it, without its per-example values.
+    """Reads a Result that ``write`` left, without its per-example values.
 
-    Raises RunError that names the file if it is none.
+    Raises RunError that names the file if it holds no Result.
     """
     try:
         record = schema.read(path, Record, "result of this program")
@@ -76,7 +76,7 @@ def read(path: Path) -> Result:
 
 
 def joined(parts: Iterable[Mapping[str, list]]) -> dict[str, list]:
-    """The columns of several parts, one part below the other."""
+    """Joins the columns of several parts, one part below the other."""
     columns: dict[str, list] = {}
     for part in parts:
         for key, values in part.items():
@@ -85,7 +85,7 @@ def joined(parts: Iterable[Mapping[str, list]]) -> dict[str, list]:
 
 
 def undefined(rows: list[dict]) -> tuple[str, ...]:
-    """Says what the means of a table leave out, from its columns "... undefined"."""
+    """Counts examples that the means leave out, from columns "... undefined", in sentences."""
     counts: dict[str, int] = {}
     for row in rows:
         for key, count in row.items():
@@ -100,5 +100,5 @@ def undefined(rows: list[dict]) -> tuple[str, ...]:
 
 
 def _plain(value):
-    """JSON has no NaN: what is undefined has no value."""
+    """Returns None for NaN, which JSON lacks."""
     return None if isinstance(value, float) and math.isnan(value) else value

@@ -43,7 +43,7 @@ class Variant:
 
 @dataclass(frozen=True, kw_only=True)
 class Row:
-    """One file of ``configs``: what to compute, on which model and data set.
+    """One file of ``configs``: variants of methods, a model and a data set.
 
     ``variants``: label -> method and its options, the rules it changes ("linear", "layer_norm"),
     and ``contrast = true`` for the difference of two logits.  ``sweep``: every mix of Table A3
@@ -62,18 +62,18 @@ class Row:
     paper: Mapping[str, Mapping[str, float | list[float]]] = field(default_factory=dict)
 
     def record(self) -> dict:
-        """All that determines what is computed; the paper's numbers do not."""
+        """Returns all settings of the computation, without the paper's numbers."""
         return {key: value for key, value in asdict(self).items() if key not in ("name", "paper")}
 
     def composites(self, depth: int) -> dict[str, Variant]:
-        """Label -> what to compute on a model of ``depth`` layers."""
+        """Returns label -> variant on a model of ``depth`` layers."""
         if self.sweep:
             chosen = sorted({(), *(tuple(sorted(c)) for c in cells(depth).values())})
             return {layers_label(c): Variant(bypass_softmax(c) if c else ATTNLRP) for c in chosen}
         return {label: _variant(depth, **options) for label, options in self.variants.items()}
 
     def steps(self) -> dict[str, str]:
-        """Label -> number of steps in words, of the variants that sum along a path."""
+        """Returns label -> number of steps in words, for variants that sum along a path."""
         from numeric.attribution import resolve
 
         used = {k: resolve(v.method, v.options)[2] for k, v in self.composites(1).items()}
@@ -81,7 +81,7 @@ class Row:
 
 
 def cells(depth: int) -> dict[tuple[str, int], frozenset[int]]:
-    """(order, n) of Table A3 -> layers that bypass the softmax."""
+    """Returns (order, n) of Table A3 -> layers that bypass the softmax."""
     return {
         (order, n): frozenset(chosen(n, depth))
         for order, chosen in SWEEP.items()
@@ -90,7 +90,7 @@ def cells(depth: int) -> dict[tuple[str, int], frozenset[int]]:
 
 
 def layers_label(layers) -> str:
-    """The layers that bypass the softmax, counted from 1 as in Table A3."""
+    """Names the layers that bypass the softmax, counted from 1 as in Table A3."""
     return " ".join(str(layer + 1) for layer in sorted(layers)) or "none"
 
 
@@ -113,12 +113,12 @@ def _variant(depth, method, *, contrast=False, **options):
 
 
 def names() -> list[str]:
-    """All rows that can be measured."""
+    """Returns all names of rows in ``configs``."""
     return sorted(path.stem for path in FOLDER.glob("*.toml") if path.stem not in NO_ROWS)
 
 
 def load(name: str) -> Row:
-    """The row of ``configs/NAME.toml``, or of a TOML file elsewhere.
+    """Loads the row of ``configs/NAME.toml``, or of a TOML file elsewhere.
 
     Raises ValueError that lists everything that is wrong with the file, by key.
     """

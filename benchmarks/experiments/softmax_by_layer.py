@@ -9,7 +9,7 @@ from benchmarks.experiments.rows import LOO
 
 
 def layer_errors(row, classifier, data, shard) -> dict[str, list]:
-    """Attention entropy and the errors of §3.2, per text and layer (counted from 1)."""
+    """Computes attention entropy and the errors of §3.2, per text and layer (counted from 1)."""
     from benchmarks.experiments import text  # which loads Transformers: only who measures needs it
     from numeric.evaluation.softmax_errors import softmax_errors
 
@@ -43,7 +43,7 @@ def softmax(data: Measured) -> Result:
 
 
 def _notes(rows):
-    """How the errors of a layer go along with its entropy, and with what bypassing it gains."""
+    """Correlates a layer's errors with its entropy, and with the gain of bypassing it."""
     from scipy.stats import pearsonr
 
     pick = lambda key: [row[key] for row in rows]
@@ -72,7 +72,7 @@ def _notes(rows):
 
 
 def figure(result):
-    """By layer: flatness and the errors of §3.2, and what bypassing that layer gains."""
+    """Draws by layer flatness, the errors of §3.2, and the gain of bypassing that layer."""
     from benchmarks.experiments import drawing
 
     figure = drawing.empty(8, 3.2)
@@ -99,7 +99,7 @@ def figure(result):
 
 
 def _signed(key):
-    """A difference; a star where its interval excludes 0."""
+    """Formats a difference; a star where its interval excludes 0."""
 
     def cell(row):
         star = "*" if row[f"{key} low"] > 0 or row[f"{key} high"] < 0 else " "

@@ -8,7 +8,7 @@ from benchmarks.experiments.result import Result
 from benchmarks.experiments.rows import LOO, LRP
 from numeric.evaluation.correlation import bootstrap_mean, pearson
 
-# Which tokens count, given those that are present: the first is [CLS], the last [SEP].
+# Each returns the tokens that count; ends: the first present token, [CLS], and the last, [SEP].
 TOKENS = {
     "all": lambda present, ends: present,
     "without [CLS]": lambda present, ends: present & ~ends[0],
@@ -21,7 +21,7 @@ SAID = ("tokens", "method")  # of a row in its first column
 
 
 def special(data: Measured) -> Result:
-    """How much of CP-LRP's advantage over AttnLRP is carried by [CLS] and [SEP] alone."""
+    """Measures the share of CP-LRP's advantage over AttnLRP that [CLS] and [SEP] carry."""
     loo = data.maps["LOO"]
     places = np.arange(loo.present.shape[1])
     last = loo.present.sum(axis=1, keepdims=True) - 1

@@ -15,7 +15,7 @@ PAIR = ("CP-LRP", "AttnLRP")  # whose difference is put in words
 
 
 def table2(data: Measured) -> Result:
-    """Table 2: agreement of each method with LOO, and perturbation curves."""
+    """Computes Table 2: agreement of each method with LOO, and perturbation curves."""
     loo = data.maps["LOO"]
     order = sorted(data.maps, key=[*METHODS, *data.maps].index)
     found = {label: statistics(data.maps[label], loo) for label in order}
@@ -35,7 +35,7 @@ def table2(data: Measured) -> Result:
 
 
 def _gaps(data):
-    """How far a path that is summed in steps is from completeness."""
+    """Reports the gap to completeness of paths that are summed in steps."""
     for label, maps in data.maps.items():
         if GAP not in maps.values:
             continue
@@ -66,7 +66,7 @@ def notes(columns: Mapping[str, list], paper: Mapping[str, Mapping]) -> tuple[st
 
 
 def paired_gap(columns: Mapping[str, list], key: str):
-    """r of CP-LRP minus r of AttnLRP: mean over texts, with interval."""
+    """Returns r of CP-LRP minus r of AttnLRP: mean over texts, with interval."""
     values: dict[str, dict] = {method: {} for method in PAIR}
     for method, example, r in zip(columns["method"], columns["example"], columns[key], strict=True):
         values.get(method, {})[example] = r
@@ -91,7 +91,7 @@ def _compared(gap):
 
 
 def figure(result):
-    """r with LOO by method, over all and over content tokens, with the paper's marks."""
+    """Draws r with LOO by method, over all and over content tokens, with the paper's marks."""
     from benchmarks.experiments import drawing
 
     pairs = zip(result.rows[::2], result.rows[1::2], strict=True)
@@ -111,7 +111,7 @@ def figure(result):
 
 
 def summary(result):
-    """r of both LRP variants, and what was found."""
+    """Yields r of both LRP variants, and the findings."""
     all_tokens, content = interval("r all"), interval("r content")
     for row in result.rows:
         if row["method"] in ("AttnLRP", "CP-LRP"):

@@ -16,9 +16,9 @@ Rows = Callable[[dict], bool]
 
 
 def cells(result: Result, *, only: Rows | None = None) -> tuple[list[str], list[list[str]]]:
-    """Headers and rows of the table, as text; all rows, or those that are ``only`` shown, if any.
+    """Returns headers and rows as text: the rows that ``only`` chooses, or all if it chooses none.
 
-    A dash stands where a row, such as the paper's, has no such value.
+    A dash stands where a row, such as the paper's, lacks a value.
     """
     columns = experiment(result.table).columns
     shown = list(filter(only, result.rows)) if only else []
@@ -34,7 +34,7 @@ def _or_dash(cell, row):
 
 
 def markdown(result: Result) -> str:
-    """The table as Markdown, short."""
+    """Renders the short table as Markdown."""
     headers, rows = cells(result, only=experiment(result.table).short)
     right = numeric(rows, len(headers))
     lines = [[" ".join(header.split()) for header in headers]]
@@ -43,13 +43,13 @@ def markdown(result: Result) -> str:
 
 
 def escaped(text: str) -> str:
-    """``text`` in one line of Markdown, in which nothing is a tag, a picture or a cell's end."""
+    """Escapes ``text`` as one line of a Markdown cell, without tags and pictures."""
     one_line = html.escape(" ".join(text.splitlines()), quote=False)
     return re.sub(r"[|`]|](?=[(\[:])", r"\\\g<0>", one_line)
 
 
 def terminal(result: Result, *, whole: bool = False) -> Table:
-    """The table for a terminal of 80 columns, numbers to the right; ``whole``: with every row."""
+    """Renders the table for a terminal, numbers to the right; ``whole``: with every row."""
     record = experiment(result.table)
     headers, rows = cells(result, only=None if whole else record.shortest or record.short)
     style = {"box": box.SIMPLE_HEAD, "title_justify": "left", "pad_edge": False}

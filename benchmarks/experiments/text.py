@@ -35,14 +35,14 @@ from numeric.models.facts import facts_of
 from numeric.models.inputs import prepare
 
 SHARD = 32, 4096  # a part holds at most so many texts, and tokens
-FEW = 3  # words of a text on which rows are tried
+FEW = 3  # words of the text that tries a row
 
 
 @one_thread()  # with a few words, threads wait for each other more than they compute
 def check(classifier: Classifier, data: Texts, needed: Sequence[Row] = ()) -> None:
-    """Explains the first text, so that what cannot be explained is refused before long runs.
+    """Explains the first text, to refuse a model before long runs.
 
-    The rows that are ``needed`` are measured on its first words.
+    Measures ``needed`` rows on its first words.
     Raises ValueError or UnassignedOperation, as ``attribute`` does.
     """
     if classifier.explains not in ("class", "next token"):
@@ -70,11 +70,11 @@ def run(
     engine: Engine = IN_PROCESS,
     track: Track = untracked,
 ) -> Run:
-    """Measures a row on a model and a data set, resuming what ``output`` holds of it.
+    """Measures a row on a model and a data set, or resumes it in ``output``.
 
-    ``engine``: where; what is on record is the device of its workers.
+    ``engine``: the processes; the record has the device of its workers.
     Raises ValueError for a folder of another configuration, for a broken part, and for a model on
-    a GPU that workers are to get.
+    a GPU, which cannot be sent to workers.
     """
     classifier = placed(classifier, row, engine)
     data = data.first(row.examples)
@@ -93,7 +93,7 @@ def run(
 
 
 def placed(classifier: Classifier, row: Row, engine: Engine) -> Classifier:
-    """The classifier in the dtype of a row; ValueError if it is where workers cannot get it."""
+    """Returns the classifier in a row's dtype; ValueError if workers cannot get it from a GPU."""
     here = classifier.model.device
     if engine.device and here.type != "cpu":
         raise ValueError(
@@ -104,7 +104,7 @@ def placed(classifier: Classifier, row: Row, engine: Engine) -> Classifier:
 
 
 def _in_blocks(classifier, data):
-    """A block per shard, which is a list of the numbers of texts."""
+    """Returns a block per shard; a shard is a list of the numbers of texts."""
     found = shards(classifier, data)
     firsts = accumulate(map(len, found), initial=0)
     return [block(first, shard) for first, shard in zip(firsts, found, strict=False)]
@@ -121,14 +121,14 @@ def _measured(measure, row, classifier, data, place, of_shard):
 
 
 def settings(classifier: Classifier, data: Texts, engine: Engine = IN_PROCESS) -> dict:
-    """All of model and data that determines the numbers of an experiment on text."""
+    """Returns the settings of model and data that determine the numbers of an experiment."""
     origin = {"dataset_origin": data.origin, "dataset_sha256": data.sha256}
     of_data = {"dataset": data.name} | origin | {"examples": len(data.texts)}
     return of_model(classifier, engine) | of_data
 
 
 def of_model(classifier: Classifier, engine: Engine = IN_PROCESS) -> dict:
-    """All of a model, and of where it is at work, that determines numbers."""
+    """Returns the settings of a model and its device that determine numbers."""
     return classifier.about() | {
         "tokens_at_most": limit(classifier.model),
         "device": engine.device or str(classifier.model.device),
@@ -161,7 +161,7 @@ def shards(classifier: Classifier, data: Texts) -> list[list[int]]:
 
 
 def maps(row: Row, classifier: Classifier, data: Texts, shard: Sequence[int]) -> dict[str, list]:
-    """Relevance for the predicted class, or next token, by every variant, with its curves."""
+    """Explains the predicted class, or next token, by every variant, with its curves."""
     model = classifier.model
     inputs, special = in_batch(classifier, data, shard)
     batch = prepare(model, inputs)
@@ -203,7 +203,7 @@ def maps(row: Row, classifier: Classifier, data: Texts, shard: Sequence[int]) ->
 
 
 def measure_of(row: Row) -> Callable[..., dict[str, list]]:
-    """The function that measures a shard: ``maps``, unless the table of the row has its own."""
+    """Returns the function that measures a shard: ``maps``, unless the row's table has its own."""
     own = experiment(row.table).measure if row.table in ON_TEXTS else None
     return own or maps
 
@@ -234,21 +234,21 @@ def _explain(classifier: Classifier, batch: Batch, target, variant: Variant) -> 
 
 
 def _explain_mixes(model, batch: Batch, target, composites) -> list[Attribution]:
-    """The results of ``attribute`` for all composites, from one forward pass."""
+    """Returns the results of ``attribute`` for all composites, from one forward pass."""
     found = sweep(model, batch.arguments(), composites, target)
     each = zip(found.relevance, found.logit, found.residual, composites, strict=True)
     return [Attribution(r, target, y, rest, c.name, {}, {}) for r, y, rest, c in each]
 
 
 def read(classifier: Classifier, data: Texts, *, first: int = 0) -> Read:
-    """Texts cut where the model's positions end, each tokenised once; raises as ``Read.of``."""
+    """Tokenises each text once, up to the model's last position; raises as ``Read.of``."""
     if isinstance(data, Read):
         return data
     return Read.of(data, classifier.tokenizer, limit(classifier.model), first=first)
 
 
 def in_batch(classifier, data, shard):
-    """The texts of a shard as a padded batch, and which tokens are special or padding."""
+    """Returns the texts of a shard as a padded batch, with a mask of special tokens and padding."""
     if not isinstance(data, Read):
         few = {key: [getattr(data, key)[n] for n in shard] for key in ("texts", "labels")}
         data, shard = read(classifier, replace(data, **few)), range(len(shard))
@@ -259,6 +259,6 @@ def in_batch(classifier, data, shard):
 
 
 def limit(model):
-    """Tokens of the longest text: rotation has no end, but the lengths of training had."""
+    """Returns the most tokens of a text: rotation has no end, but lengths of training had."""
     facts = facts_of(model)
     return min(facts.positions, facts.made_for)

@@ -1,4 +1,4 @@
-"""The theorems: what is proved or refuted of LRP's rules, by running every proof."""
+"""The theorems: proves or refutes statements about LRP's rules by running every proof."""
 
 from collections import Counter
 from dataclasses import asdict
@@ -15,7 +15,7 @@ MATTER = (
     "test_equal_split_gives_6_6_12_and_12_6_6_where_leave_one_out_gives_24_24_24",
     "test_the_softmax_rule_does_not_conserve_relevance",
 )
-"""Theorems by their tests: what the paper's two questions come to."""
+"""Tests of the theorems that answer the paper's two questions."""
 
 
 def theorems(
@@ -25,7 +25,7 @@ def theorems(
     track: Track = untracked,
     certificates: Path | None = None,
 ) -> Result:
-    """The theorem table: each statement with its verdict, from running its proof.
+    """Runs every proof, and returns the table of statements with their verdicts.
 
     ``certificates`` is a folder for every verdict as data.
     """

@@ -52,14 +52,14 @@ def by_length(
         slow = {"loo": run.pop("loo")} if loo_once else {}
         rounds = repeats if tokens <= LONG else max(2, repeats * LONG**2 // tokens**2)
         seconds = alternate(run, repeats=rounds, device=model.device)
-        # The first text of all is not what the first call of a process should be timed on.
+        # Warms up on the first text: the first call of a process is slow.
         once = alternate(slow, repeats=1, warm_up=int(not rows), device=model.device)
         rows.append({"tokens": tokens} | seconds | once)
     return rows
 
 
 def loo_over_attnlrp(row: dict) -> list[float]:
-    """One ratio per round of AttnLRP, to its own round of LOO or to the only one."""
+    """Returns a ratio per round of AttnLRP, to its own round of LOO or to the only one."""
     return [a / b for a, b in zip(itertools.cycle(row["loo"]), row["attnlrp"], strict=False)]
 
 
@@ -70,7 +70,7 @@ def lrp_versus_loo(
     repeats: int = REPEATS,
     track: Track = untracked,
 ) -> Result:
-    """Milliseconds per text, of each length up to ``longest``, and the ratio of LOO to LRP."""
+    """Measures milliseconds per text, by length up to ``longest``, and the ratio of LOO to LRP."""
     model = classifier.model
     lengths = [tokens for tokens in LENGTHS if tokens <= longest]
     measured = by_length(model, lengths=lengths, repeats=repeats, loo_once=True, track=track)
@@ -111,7 +111,7 @@ def _exponents(rows):
 
 
 def growth(rows: Sequence[dict]) -> dict[str, tuple[float, float]]:
-    """The exponent a of time ~ tokens^a by method, and its standard error, from rows by length.
+    """Fits the exponent a of time ~ tokens^a by method, with its standard error, to rows by length.
 
     Fitted to the rows from FIT_FROM tokens on; empty where these are fewer than three.
     """
@@ -129,7 +129,7 @@ def growth(rows: Sequence[dict]) -> dict[str, tuple[float, float]]:
 
 
 def figure(result):
-    """Milliseconds against text length, log-log."""
+    """Draws milliseconds against text length, log-log."""
     from matplotlib.ticker import LogLocator
 
     from benchmarks.experiments import drawing
@@ -151,7 +151,7 @@ def figure(result):
 
 
 def summary(result):
-    """How much longer Leave-One-Out takes of the longest text."""
+    """Says how much longer Leave-One-Out takes for the longest text."""
     for last in result.rows[-1:]:
         yield (
             f"Leave-One-Out takes {last['LOO / AttnLRP']:.1f} times as long as AttnLRP at "

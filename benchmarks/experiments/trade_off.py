@@ -28,7 +28,7 @@ PASSES = {
 
 
 def passes(label: str, tokens: np.ndarray) -> np.ndarray:
-    """How many passes the method of ``label`` takes for texts of so many ``tokens``: (text,).
+    """Counts the passes of the method of ``label`` for texts of so many ``tokens``: (text,).
 
     Raises ValueError for a label that says neither its steps nor its budget.
     """
@@ -39,7 +39,7 @@ def passes(label: str, tokens: np.ndarray) -> np.ndarray:
 
 
 def trade_off(data: Measured) -> Result:
-    """r with Leave-One-Out beside the passes that a text takes, for every method and setting."""
+    """Computes r with Leave-One-Out, and passes per text, for every method and setting."""
     loo = data.maps["LOO"]
     rows = []
     for label, maps in data.maps.items():
@@ -76,7 +76,7 @@ def _notes(rows: list[dict]) -> Iterator[str]:
 
 
 def figure(result: Result):
-    """r against passes, on a logarithmic axis; lines join the settings of one method."""
+    """Draws r against passes, on a logarithmic axis; lines join the settings of one method."""
     from benchmarks.experiments import drawing
 
     made = drawing.empty(8, 3.4)

@@ -12,7 +12,7 @@ CANDIDATES = (25, 40, 60, 100)
 
 @one_thread()
 def validate(*, seed: int, candidates: Sequence[int] = CANDIDATES) -> dict[int, float]:
-    """Accuracy on "validation" after each number of epochs on "fit": no test image is looked at."""
+    """Returns accuracy on "validation" by epochs on "fit": no test image is looked at."""
     with torch.random.fork_rng(devices=[]):
         models = fit("fit", seed=seed, epochs=max(candidates))
         return {
@@ -23,9 +23,9 @@ def validate(*, seed: int, candidates: Sequence[int] = CANDIDATES) -> dict[int, 
 
 
 def choose(found: Mapping[int, Mapping[int, float]], *, goal: float = GOAL) -> int:
-    """The smallest number of epochs at which every seed reaches the goal on "validation".
+    """Returns the smallest number of epochs that brings every seed to the goal.
 
-    found: accuracy by seed and number of epochs.  Raises ValueError if there is none.
+    found: accuracy on "validation" by seed and number of epochs.  Raises ValueError if none does.
     """
     candidates = sorted(set.intersection(*(set(by_epochs) for by_epochs in found.values())))
     for epochs in candidates:

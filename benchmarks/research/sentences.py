@@ -9,7 +9,7 @@ LONGEST = 62  # words of a sentence
 
 
 def sentence(task: str, rng: random.Random, *, size: float = 1.0) -> tuple[list[str], set[int]]:
-    """A prompt, its answer, further questions about the same text, a full stop, and the end.
+    """Draws a prompt, its answer, further questions about its text, a full stop, and the end.
 
     Returns the words and the positions of all answers among them.
     """
@@ -24,7 +24,7 @@ def sentence(task: str, rng: random.Random, *, size: float = 1.0) -> tuple[list[
 
 
 def _of_others(example, rng):
-    """Questions about all other words of the text of the kind that is asked for."""
+    """Asks about all other words of the question's kind in the text."""
     *text, _, asked = example.words
     others = [word for word in text if KIND.get(word) == KIND[asked] and word != asked]
     rng.shuffle(others)
@@ -33,14 +33,14 @@ def _of_others(example, rng):
 
 
 def _copied_on(example, _rng):
-    """The words after the answer, which now is a last word with a known successor itself."""
+    """Yields the words after the answer: each in turn has a known successor in the text."""
     *listed, _ = example.words
     rest = listed[max(example.carriers) + 1 :]
     return (([], word) for word in rest)
 
 
 def _closed_on(example, _rng):
-    """What closes the text after the answer does."""
+    """Yields the brackets that close the text after the answer."""
     text, closing = example.words[:-1], example.answer
     while closing:
         text = (*text, closing)
@@ -54,4 +54,4 @@ FURTHER = {
     "brackets": _closed_on,
     "negation": _of_others,
 }
-"""By task: further questions about the text of an example, each with its answer."""
+"""Task -> further questions about the text of an example, each with its answer."""

@@ -20,14 +20,14 @@ from benchmarks.research.sentences import sentence
 SEED, STEPS, BATCH, RATE = 0, 8000, 64, 1e-3
 WARM, TOGETHER = 100, 8  # steps until the full rate; batches that are drawn together
 SHORT, GROWN = 0.15, 0.4  # size of the first prompts; share of the steps until they are whole
-OTHER = 0.02  # weight of words that are no answers, most of which are random
-EVERY = 250  # steps, after which tasks are drawn in proportion to what is wrong in them
-LEAST = 0.15  # of that proportion, so that no task is forgotten
-HELD_OUT = 10**6  # the seed of prompts on which the accuracy is measured
+OTHER = 0.02  # weight of words that are no answers: most are random
+EVERY = 250  # steps, then tasks are drawn again in proportion to their wrong answers
+LEAST = 0.15  # added to every task's share, so that no task is forgotten
+HELD_OUT = 10**6  # the seed of the accuracy's prompts
 
 
 def tokenizer() -> PreTrainedTokenizerFast:
-    """A fast tokenizer of words between spaces, which puts <s> before them."""
+    """Makes a fast tokenizer of words between spaces, which puts <s> before them."""
     words = Tokenizer(WordLevel(ID, unk_token="<unk>"))
     words.pre_tokenizer = WhitespaceSplit()
     words.post_processor = TemplateProcessing(single="<s> $A", special_tokens=[("<s>", ID["<s>"])])
@@ -41,7 +41,7 @@ def tokenizer() -> PreTrainedTokenizerFast:
 
 
 def network(seed: int = SEED) -> LlamaForCausalLM:
-    """A small model of the LLaMA architecture with random weights."""
+    """Makes a small model of the LLaMA architecture with random weights."""
     torch.manual_seed(seed)
     config = LlamaConfig(
         vocab_size=len(VOCABULARY),
@@ -87,7 +87,7 @@ def _as_tensors(part):
 
 
 def accuracies(model, count: int, *, seed: int = HELD_OUT) -> dict[tuple[str, str], float]:
-    """By task and distance: the share of fresh prompts after which the answer is predicted."""
+    """Returns (task, distance) -> share of fresh prompts whose answer is predicted."""
     return {
         (task, distance): correct(model, examples(task, distance, count, seed=seed)).mean().item()
         for task in TASKS
@@ -106,7 +106,7 @@ def correct(model, prompts) -> torch.Tensor:
 
 
 def learn(model, ids, weights, optimizer, schedule) -> torch.Tensor:
-    """One step on the weighted cross-entropy of the next word, which it returns."""
+    """Takes a step on the weighted cross-entropy of the next word, and returns it."""
     logits = model(input_ids=ids[:, :-1]).logits
     losses = cross_entropy(logits.transpose(1, 2), ids[:, 1:], reduction="none")
     loss = (losses * weights[:, 1:]).sum() / weights[:, 1:].sum()
@@ -119,7 +119,7 @@ def learn(model, ids, weights, optimizer, schedule) -> torch.Tensor:
 
 
 def train(model, *, steps: int, size: int, rate: float, seed: int, say=print) -> None:
-    """AdamW on the weighted cross-entropy of the next word, with a linear decay of the rate."""
+    """Trains by AdamW on the weighted cross-entropy of the next word, with a linear decay."""
     matrices = [x for x in model.parameters() if x.ndim > 1]
     others = [x for x in model.parameters() if x.ndim == 1]
     groups = [{"params": matrices, "weight_decay": 0.1}, {"params": others, "weight_decay": 0.0}]

@@ -21,7 +21,7 @@ RATES = {"before": 2e-3, "after": 1e-3}  # norms that come after need the smalle
 
 
 def train(model: OPTForCausalLM, *, rate: float, seed: int, steps: int = STEPS) -> None:
-    """AdamW on the weighted cross-entropy of the next word, with a linear decay of the rate."""
+    """Trains by AdamW on the weighted cross-entropy of the next word, with a linear decay."""
     optimizer = torch.optim.AdamW(
         model.parameters(), lr=rate, betas=(0.9, 0.98), weight_decay=DECAY
     )

@@ -1,1 +1,1 @@
-"""Work shared out to processes or a cluster, with what was finished kept."""
+"""Work shared out to processes or a cluster; finished work is kept."""

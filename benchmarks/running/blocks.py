@@ -1,4 +1,4 @@
-"""A stream of texts in blocks: what is measured, kept and lost as one piece."""
+"""A stream of texts in blocks; a block is measured, kept or lost as one piece."""
 
 import hashlib
 import json
@@ -6,12 +6,12 @@ from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 from itertools import chain
 
-ROWS, LETTERS = 512, 2**20  # of which a block of texts has at most so many, but at least one text
+ROWS, LETTERS = 512, 2**20  # most texts and letters of a block; it has at least one text
 
 
 @dataclass(frozen=True)
 class Block:
-    """Texts ``first`` to before ``end`` of a data set; ``content`` is what ``measure`` gets."""
+    """Texts ``first`` to before ``end`` of a data set; ``content`` has one item per text."""
 
     first: int
     end: int
@@ -34,7 +34,7 @@ def read_ahead(texts: Iterable[str]) -> Iterator[str]:
 
 
 def blocks(texts: Iterable[str]) -> Iterator[Block]:
-    """Texts as they come, whose numbers depend on nothing but the texts before them."""
+    """Yields blocks of texts; their ends depend only on the texts before them."""
     first, held, letters = 0, [], 0
     for text in texts:
         if held and (len(held) == ROWS or letters + len(text) > LETTERS):
@@ -47,6 +47,6 @@ def blocks(texts: Iterable[str]) -> Iterator[Block]:
 
 
 def block(first: int, content: list) -> Block:
-    """A block with the digest of its content, one item of which is a text, or stands for one."""
+    """Returns a block with the digest of ``content``, one item per text."""
     digest = hashlib.sha256(json.dumps(content).encode()).hexdigest()
     return Block(first, first + len(content), content, digest)

@@ -20,11 +20,11 @@ from benchmarks.running.workers import AHEAD, IN_PROCESS, Engine
 from numeric.spelling import did_you_mean
 
 RETRIES = 3  # of an item whose worker was lost; an error of ours is not tried again
-SECONDS = 5  # in which the head of a cluster answers, and after which new machines are seen
+SECONDS = 5  # until a silent cluster counts as absent, and between looks for new machines
 
 
 def engine(name: str, *, address: str | None = None, device: str | None = None) -> Engine:
-    """The engine that a user names, "local" or "ray"; ValueError says what is wrong with it."""
+    """Returns the engine "local" or "ray"; ValueError for another name, or a useless address."""
     if name not in ENGINES:
         meant = did_you_mean([name], ENGINES)
         raise ValueError(f"--engine {name!r}: the engines are {', '.join(ENGINES)}{meant}")
@@ -36,11 +36,11 @@ def engine(name: str, *, address: str | None = None, device: str | None = None) 
 
 
 def on_ray(*, address: str | None = None, device: str | None = None) -> Engine:
-    """The workers of the Ray cluster at ``address``; None starts one on this machine.
+    """Returns the engine of the Ray cluster at ``address``; None starts one on this machine.
 
     ``device``: None takes the GPUs of the cluster if it has any, one per worker, else its CPUs,
-    one thread per worker.  Sums then agree bit for bit with those of one thread in this process
-    on the same kind of processor.
+    one thread per worker.  Sums on CPUs then agree bit for bit with one thread of this process on
+    the same kind of processor.
     Raises MissingLibrary without Ray, and ValueError if no cluster answers or it lacks the device.
     """
     os.environ.setdefault("RAY_USAGE_STATS_ENABLED", "0")  # else it reports to its makers
@@ -75,7 +75,7 @@ def _connect(ray, address):
         # "local": without an address, a cluster that happens to run here is not joined.
         alone = {} if address else {"include_dashboard": False}
         ray.init(address or "local", log_to_driver=False, logging_level="ERROR", **alone)
-    except Exception as error:  # which is what Ray raises when it does not start in time
+    except Exception as error:  # Ray raises a bare Exception when it does not start in time
         place = f"--address {address}: no Ray cluster answers there"
         raise ValueError(
             f"{place if address else 'Ray did not start on this machine'} ({error}); pass the "
@@ -103,9 +103,9 @@ class _Worker:
 
 
 def _each(ray, place, function, items):
-    """An ``Each`` whose workers are lost and replaced."""
+    """Calls ``function`` on every item, as an ``Each``; lost workers are replaced."""
     crew = _Crew(ray, place, function)
-    items, waiting = iter(items), deque()  # what lost workers had comes first
+    items, waiting = iter(items), deque()  # items of lost workers come first
     more = True
     try:
         while True:
@@ -122,11 +122,11 @@ def _each(ray, place, function, items):
 
 
 class _Crew:
-    """Actors, each with the items that it has in the order in which it got them.
+    """Actors, each with its items in order of arrival.
 
-    What to do is sent to each machine once, so that all have the very weights whose digest is on
-    record.  Nothing waits for a worker that the cluster has no room for.  A worker that is killed
-    can take the answer of the item before with it, so what a lost worker had is tried alone.
+    The function is sent to each machine once, so all have the weights whose digest is on record.
+    No item waits for a worker that the cluster has no room for.  A killed worker can lose the
+    answer of its previous item, too, so each item of a lost worker is tried alone.
     """
 
     def __init__(self, ray, place, function):
@@ -137,19 +137,19 @@ class _Crew:
         self.actor = ray.remote(_Worker).options(**options)
         # In a list, because Ray would hand over the content of a bare reference with every call.
         self.sent = [ray.put(packed(function, ray.cloudpickle.Pickler))]
-        self.workers = {}  # actor -> {task: item}, of which the item None is its beginning
+        self.workers = {}  # actor -> {task: item}; the item of the actor's start is None
         self.losses = Counter()
 
     def room(self):
-        """How many workers the cluster can have."""
+        """Returns how many workers the cluster can have."""
         return int(self.ray.cluster_resources().get(self.kind, 0))
 
     def has(self):
-        """How many items are with workers."""
+        """Returns how many items are with workers."""
         return sum(item is not None for tasks in self.workers.values() for item in tasks.values())
 
     def hand_out(self, waiting, room):
-        """Gives items that are ``waiting`` to those who have the fewest; hires for the others."""
+        """Gives ``waiting`` items to the workers with the fewest; hires workers for the rest."""
         idle = sum(not any(tasks.values()) for tasks in self.workers.values())  # or beginning
         for _ in range(min(room - len(self.workers), len(waiting) - idle)):
             worker = self.actor.remote()
@@ -167,7 +167,7 @@ class _Crew:
         return any(self.losses[item[0]] for item in items)
 
     def done(self, waiting):
-        """Results as they come; what a lost worker had is put into ``waiting``."""
+        """Yields results as they come; moves the items of a lost worker to ``waiting``."""
         tasks = {task: worker for worker, tasks in self.workers.items() for task in tasks}
         if not tasks:
             time.sleep(SECONDS)  # until a machine has room

@@ -90,5 +90,5 @@ def content(path: Path) -> Content:
 
 
 def block_file(folder: Path, first: int) -> Path:
-    """Where a block is written, if it is, at once; RunError as of ``blocks_of``."""
+    """Returns the path for a block's file; raises RunError as ``blocks_of``."""
     return blocks_of(folder) / f"{first:012d}.parquet"

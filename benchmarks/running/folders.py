@@ -1,4 +1,4 @@
-"""Folders that belong to one record: what is computed, on which weights and texts.
+"""Folders of results; a folder has one record of the computation, its weights and its texts.
 
 A part is a Parquet file with the record's digest and a checksum of every page.  It is written
 under another name, synced, and renamed, so that it exists completely or not at all.
@@ -24,11 +24,11 @@ from benchmarks.running.provenance import provenance
 
 RECORD, MANIFEST = "record.json", "manifest.json"
 BLOCKS = "blocks"  # folder beside the parts; a run empties it at the end
-PARTS = "part-*.parquet"  # the pattern by which readers find results
+PARTS = "part-*.parquet"  # readers of results glob it
 
 
 def claim(folder: Path, record: dict) -> str:
-    """Makes ``folder`` that of ``record``, whose digest it returns, and removes abandoned drafts.
+    """Gives ``folder`` its ``record``, removes abandoned drafts, and returns the record's digest.
 
     Of several processes that claim a folder at once, one makes the record.  Raises RunError as
     ``keep`` does, and for results without a record.
@@ -129,7 +129,7 @@ def _record(path):
 
 
 def _flat(value, place=()):
-    """Every value as repr, by its place, such as ("variants", "CP-LRP", "method")."""
+    """Returns place -> repr of a value, such as ("variants", "CP-LRP", "method")."""
     inner = dict(enumerate(value)) if isinstance(value, list) else value
     if not isinstance(inner, dict) or not inner:
         return {place: repr(value)}
@@ -145,7 +145,7 @@ def _short(text, most=200):
 
 @contextmanager
 def held(folder: Path) -> Iterator[None]:
-    """A folder is this process's alone, until the block ends or the process dies.
+    """Locks a folder for this process, until the block ends or the process dies.
 
     Raises RunError while another one has it.
     """
@@ -201,7 +201,7 @@ def read_part(
 
 
 def changed(files: Mapping[Path, tuple[str, str]]) -> RunError:
-    """The error for files with another SHA-256 than at writing: path -> (now, then)."""
+    """Makes the error for files with another SHA-256 than at writing: path -> (now, then)."""
     lines = [f"\n  {path}: SHA-256 {now}, written {then}" for path, (now, then) in files.items()]
     return RunError(
         f"files have changed since their run:{''.join(lines)}\nRemove these files and run "

@@ -29,7 +29,7 @@ from benchmarks.running.contents import OWN, Content, File, content
 from benchmarks.running.folders import MANIFEST, PARTS, blocks_of, changed, join_parts, read_part
 
 SIZE = 128 * 2**20  # bytes of a part
-SECONDS = 0.5  # between two manifests: so much of what is finished is done again after a kill
+SECONDS = 0.5  # between two manifests: a kill loses at most so much finished work
 log = logging.getLogger(__name__)
 FIRST = attrgetter("first")
 
@@ -65,12 +65,12 @@ class Manifest:
         return sum(each.tally.get(name, 0) for each in self.files)
 
     def commits(self) -> list[str]:
-        """The commits whose code measured."""
+        """Returns the commits whose code measured."""
         used = {number for each in self.files for number in each.made_by}
         return sorted({str(self.provenance[number].get("commit")) for number in used})
 
     def parts(self) -> list[Path]:
-        """The files of a complete run; RunError where the run is not."""
+        """Returns the files of a complete run; RunError for an incomplete one."""
         if self.texts is None:
             raise RunError(f"{self.folder} is not complete; run the command again")
         return [self.folder / each.file for each in self.files]
@@ -79,7 +79,7 @@ class Manifest:
         with self.parts()[0].open("rb") as file:
             return pq.read_schema(file).names
 
-    # What only the process that holds the folder does
+    # Only the process that holds the folder may call these.
 
     def resume(self) -> None:
         """Forgets missing files, and removes files of this run that the manifest does not name.
@@ -133,7 +133,7 @@ class Manifest:
             path.unlink()
 
     def missing(self, blocks: Iterable[Block]) -> Iterator[Block]:
-        """Blocks without a file, as they come; RunError if those with one are of other texts."""
+        """Yields blocks without a file, as they come; RunError if a file is of other texts."""
         known = iter(list(self.files))
         entry, digests, total = next(known, None), [], 0
         for block in blocks:
@@ -159,7 +159,7 @@ class Manifest:
         )
 
     def add(self, block: File, made: dict) -> None:
-        """Names a finished block, if it is not yet, and makes a part of those that fill one."""
+        """Names a finished block, unless it is named, and joins blocks that fill a part."""
         before = bisect_right(self.files, block.first, key=FIRST)
         if before and self.files[before - 1].end > block.first:
             return
@@ -181,7 +181,7 @@ class Manifest:
                 self._merge(_prefix(run))
 
     def finish(self) -> None:
-        """Makes parts of what is left; RunError unless all texts are there, each once."""
+        """Joins the remaining blocks to parts; RunError unless all texts are there, each once."""
         ends = [0, *(each.end for each in self.files)]
         if ends[:-1] != [each.first for each in self.files] or ends[-1] != self.total:
             raise RunError(f"{self.folder}: texts are missing; run the command again")
@@ -198,7 +198,7 @@ class Manifest:
             blocks_of(self.folder).rmdir()
 
     def _runs(self):
-        """The blocks that follow each other without a gap."""
+        """Groups blocks that follow each other without a gap."""
         runs = []
         for each in self.files:
             if not each.is_part:
@@ -208,7 +208,7 @@ class Manifest:
         return runs
 
     def _merge(self, chosen):
-        """Makes one part of blocks: it is there before the manifest names it, they until then."""
+        """Joins blocks to a part; the manifest names the part before the blocks are removed."""
         part, gone = self._joined(chosen), {each.file for each in chosen}
         self.files = [each for each in self.files if each.file not in gone]
         insort(self.files, part, key=FIRST)
@@ -218,7 +218,7 @@ class Manifest:
             (blocks_of(self.folder) / Path(name).name).unlink(missing_ok=True)
 
     def _joined(self, chosen):
-        """One part of blocks that follow each other, which stay."""
+        """Joins blocks that follow each other to a part; the blocks stay."""
         path = self.folder / f"part-{chosen[0].first:012d}.parquet"
         made_by = sorted({number for each in chosen for number in each.made_by})
         blocks = {self.folder / each.file: each.file_sha256 for each in chosen}
@@ -238,9 +238,9 @@ class Manifest:
         )
 
     def write(self, *, at_least: float = 0) -> None:
-        """Replaces the file by one that names all that is finished, if it does not do so yet.
+        """Writes the file anew if it lacks finished blocks.
 
-        ``at_least``: seconds since it was written last; before, it waits for another call.
+        ``at_least``: seconds since the last writing; before, it waits for another call.
         """
         if not self.unwritten or time.monotonic() < self.written + at_least:
             return
@@ -251,7 +251,7 @@ class Manifest:
 
 
 def _prefix(run):
-    """As many of the first blocks as have the size of a part; all if they have not."""
+    """Returns the first blocks that fill a part, or all if they do not fill one."""
     sizes = list(accumulate(each.bytes for each in run))
     return run[: bisect_left(sizes, SIZE) + 1]
 
@@ -261,7 +261,7 @@ def _joined(digests):
 
 
 def _sha256(path):
-    """The SHA-256 of a file, None if there is no file."""
+    """Returns the SHA-256 of a file, or None if there is no file."""
     with suppress(FileNotFoundError), path.open("rb") as file:
         return hashlib.file_digest(file, "sha256").hexdigest()
 

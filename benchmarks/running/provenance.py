@@ -13,7 +13,7 @@ PACKAGES = ("numpy", "scikit-learn", "scipy", "sympy", "torch", "transformers")
 
 
 def provenance() -> dict:
-    """Commit, date, Python, machine, threads, and versions of packages."""
+    """Returns commit, date, Python, machine, threads, and versions of packages."""
     return {
         "commit": _commit(),
         "date": datetime.now(UTC).isoformat(timespec="seconds"),
@@ -26,7 +26,7 @@ def provenance() -> dict:
 
 @cache  # a look-up takes milliseconds
 def _version(name):
-    """The version of a package; None where it is not installed."""
+    """Returns the version of a package; None if it is not installed."""
     try:
         return version(name)
     except PackageNotFoundError:
@@ -35,7 +35,7 @@ def _version(name):
 
 @cache  # of the code that this process runs, whatever is checked out meanwhile
 def _commit():
-    """The commit of this checkout, marked if files differ from it; None outside a checkout."""
+    """Returns this checkout's commit, marked if files differ from it; None outside a checkout."""
     here = Path(__file__).parent
     git = ["git", "-C", str(here), "describe", "--always", "--dirty", "--abbrev=40"]
     try:

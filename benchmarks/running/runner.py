@@ -29,7 +29,7 @@ def nothing(_table: pa.Table) -> dict[str, int]:
 class Task:
     """Computes columns, or a table, of a block.
 
-    ``tally``: what is counted of the table and added up in the manifest.
+    ``tally``: counts of the table, which the manifest adds up.
     """
 
     measure: Callable[[Block], Mapping[str, list] | pa.Table]
@@ -47,9 +47,9 @@ def run(
 ) -> Manifest:
     """Measures all blocks that ``folder`` does not hold yet, and returns its manifest.
 
-    ``blocks`` are read as workers become free.  ``engine``: where ``task`` is at work, and writes.
-    The log says when a run is resumed.
-    Raises RunError for a folder of another record or of other texts, naming what differs, for a
+    ``blocks`` are read as workers become free.  ``engine``: the processes that run ``task``, and
+    write.  The log says when a run is resumed.
+    Raises RunError for a folder of another record or of other texts, naming the difference, for a
     file that is truncated, and while another run is at work in the folder.
     """
     folder.mkdir(parents=True, exist_ok=True)
@@ -111,7 +111,7 @@ def verify(folder: Path) -> Manifest:
 
 
 def read(manifest: Manifest) -> pa.Table:
-    """All parts of a complete run as one table, in the order of its blocks."""
+    """Reads all parts of a complete run as one table, in the order of its blocks."""
     tables = []
     for path, file in zip(manifest.parts(), manifest.files, strict=True):
         table = read_part(path, manifest.digest).replace_schema_metadata()

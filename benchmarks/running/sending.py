@@ -10,7 +10,7 @@ import torch
 
 
 def packed(function: Callable, pickler: type) -> list[np.ndarray]:
-    """A function as bytes, and after them the parameters of the models in it, each by itself.
+    """Returns a function as bytes, followed by the parameters of its models, each by itself.
 
     ``pickler``: a class like ``cloudpickle.Pickler``.  Buffers are among the bytes, because a
     model may write into them; nobody writes into parameters.
@@ -31,7 +31,7 @@ def packed(function: Callable, pickler: type) -> list[np.ndarray]:
 
 
 def unpacked(sent: Sequence[np.ndarray]) -> Callable:
-    """The function, whose parameters lie where those that were sent lie."""
+    """Returns the function; its parameters share memory with ``sent``."""
     return pickle.loads(sent[0].data, buffers=sent[1:])
 
 

@@ -1,4 +1,4 @@
-"""How many threads PyTorch computes with."""
+"""PyTorch's number of threads."""
 
 from contextlib import contextmanager
 
@@ -7,7 +7,7 @@ import torch
 
 @contextmanager
 def one_thread():
-    """Small products run slower on several threads, and far slower on busy processors."""
+    """Limits PyTorch to one thread: more slow down small products, above all on busy processors."""
     threads = torch.get_num_threads()
     torch.set_num_threads(1)
     try:

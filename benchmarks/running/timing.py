@@ -1,4 +1,4 @@
-"""Times of calls that alternate: what the table of times and all benchmarks measure with."""
+"""Times of calls that alternate, for the table of times and all benchmarks."""
 
 import time
 from collections.abc import Callable
@@ -7,7 +7,7 @@ import torch
 
 
 def plain_gradient(model, inputs, **options):
-    """Gradient x input as anyone would write it: the yardstick of every speed claim.
+    """Computes gradient x input as anyone would write it: the yardstick of every speed claim.
 
     Parameters are frozen here too, so that no rule wins by that alone.  ``options`` go to the
     model.
@@ -26,7 +26,7 @@ def plain_gradient(model, inputs, **options):
 
 
 def random_text(model, *, batch: int, tokens: int) -> dict[str, torch.Tensor]:
-    """Token ids without meaning: time depends on shapes alone."""
+    """Draws token ids without meaning: time depends on shapes alone."""
     generator = torch.Generator().manual_seed(0)
     ids = torch.randint(1, model.config.vocab_size, (batch, tokens), generator=generator)
     ids = ids.to(model.device)
@@ -41,7 +41,7 @@ def alternate(
     clock: Callable[[], float] = time.perf_counter,
     device: torch.device | str | None = None,
 ) -> dict[str, list[float]]:
-    """Seconds of each function in turn, ``repeats`` times after ``warm_up`` rounds.
+    """Times each function in turn, ``repeats`` times after ``warm_up`` rounds, in seconds.
 
     Alternating runs meet the same background load, so that ratios within a round are fair.
     ``clock``: ``time.process_time`` counts the work of this process alone, which suits long runs

@@ -39,7 +39,7 @@ def untracked(items: Iterable, _description: str) -> Iterable:
 
 @dataclass(frozen=True)
 class Counted:
-    """Items that come one by one, as many as ``of`` has if that is known."""
+    """An iterator with the length of ``of``, if that is known."""
 
     items: Iterator
     of: Iterable
@@ -53,14 +53,14 @@ class Counted:
 
 @dataclass(frozen=True)
 class Engine:
-    """Where the blocks of a run are measured; a ``device`` of None leaves a model where it is."""
+    """Processes that measure the blocks of a run; ``device`` None leaves a model where it is."""
 
     each: Each
     device: str | None = None
 
 
 def in_turn(function: Callable, items: Iterable[tuple]) -> Iterator[tuple]:
-    """An ``Each`` that works in this process, in order."""
+    """Calls ``function`` on every item in this process, in order, as an ``Each``."""
     for key, item in items:
         yield key, function(item)
 
@@ -71,20 +71,20 @@ IN_PROCESS = Engine(in_turn)
 def collected(
     function: Callable, items: Sequence, *, each: Each, track: Track, description: str
 ) -> dict:
-    """``function`` of each item, by item and in their order, whatever the order of ``each``."""
+    """Returns item -> ``function`` of it, in the items' order, whatever the order of ``each``."""
     results = each(function, ((item, item) for item in items))
     found = dict(result for _, result in zip(track(items, description), results, strict=False))
     return {item: found[item] for item in items}
 
 
 def cores() -> int:
-    """How many processes share out work where nobody asks for another number."""
+    """Returns the default number of processes."""
     return min(os.cpu_count() or 1, MOST)
 
 
 @contextlib.contextmanager
 def processes(count: int) -> Iterator[Each]:
-    """``count`` processes that are gone with this block, and with this process; 1 is this one.
+    """Yields an ``Each`` of ``count`` processes, which end with the block; 1: this process.
 
     Functions, items and results must be picklable.  What runs has one thread, so that sums have
     one order whatever ``count`` is.  A worker that is lost raises RunError.
@@ -101,7 +101,7 @@ def processes(count: int) -> Iterator[Each]:
         try:
             yield partial(_shared_out, pool, count * AHEAD)
         finally:
-            held.close()  # ends the workers; to cancel what waits would make the pool complain
+            held.close()  # ends the workers; cancelling waiting items would make the pool complain
             pool.shutdown()
             ends.close()
 
@@ -154,7 +154,7 @@ def _call(packed, item):
 
 @lru_cache(maxsize=1)
 def _function(packed):
-    gc.disable()  # what libraries set up stays
+    gc.disable()  # imports leave no garbage
     try:
         return pickle.loads(packed.read_bytes())
     finally:

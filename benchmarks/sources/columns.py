@@ -18,7 +18,7 @@ class RepeatedColumn(ColumnError):
 
 
 def places(names: Sequence[str], columns: Sequence[str]) -> list[int]:
-    """Where among ``names`` each column is; ColumnError if it is there not at all, or twice."""
+    """Returns each column's index in ``names``; ColumnError for a missing or repeated column."""
     for column in columns:
         if (count := names.count(column)) > 1:
             raise RepeatedColumn(f"{count} columns {column!r}")

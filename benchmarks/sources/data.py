@@ -17,7 +17,7 @@ EMBEDDED = Path(__file__).parents[1] / "assets" / "sentences.tsv"
 
 @dataclass(frozen=True)
 class Source:
-    """One data set: where it is on the Hub, in a local folder, and how the paper treats it."""
+    """One data set: its place on the Hub and in a local folder, and its use in the paper."""
 
     hub: str
     revision: str  # a commit of the Hub
@@ -62,9 +62,9 @@ DATASETS = ("embedded", *SOURCES)
 
 
 def load(name: str = "embedded", *, data_dir: Path | None = None, training: bool = False) -> Texts:
-    """The data set ``name``: from ``data_dir`` if given, else from the Hub ("embedded": neither).
+    """Loads the data set ``name`` from ``data_dir``, or else from the Hub ("embedded": neither).
 
-    ``training``: the texts that models learn from, in place of those that they are judged by.
+    ``training``: returns the training texts, in place of the test texts.
     Texts lose the blanks at their ends, which SST-2 has after each.
     Raises ValueError for an unknown name or a broken file, UnavailableError for a missing one.
     """
@@ -98,7 +98,7 @@ def load(name: str = "embedded", *, data_dir: Path | None = None, training: bool
 
 
 def unlabelled(name: str, texts: Sequence[str]) -> Texts:
-    """A user's own texts, which have no labels."""
+    """Wraps a user's own texts, which have no labels."""
     return Texts(name, tuple(texts), (None,) * len(texts), origin=name, paper="", chunk=1)
 
 
@@ -108,7 +108,7 @@ def _texts(name, rows, origin, paper, chunk):
 
 
 def _alternate(rows):
-    """Labels in turn: the original file has all of one label first, and runs take the first N."""
+    """Alternates labels: the original file has one label first, and runs take the first N."""
     by_label = [[row for row in rows if row[1] == label] for label in (0, 1)]
     size = max(map(len, by_label))
     return [group[n] for n in range(size) for group in by_label if n < len(group)]

@@ -8,7 +8,7 @@ from transformers import PreTrainedConfig, PreTrainedTokenizerBase
 
 
 def of_model(model: torch.nn.Module) -> str:
-    """SHA-256 over names and values of all parameters and buffers, whatever file they came from."""
+    """Returns SHA-256 over names and values of all parameters and buffers, whatever their file."""
     sha = hashlib.sha256()
     for name, tensor in sorted(model.state_dict().items()):
         sha.update(json.dumps([name, str(tensor.dtype), list(tensor.shape)]).encode())
@@ -17,7 +17,7 @@ def of_model(model: torch.nn.Module) -> str:
 
 
 def of_tokenizer(tokenizer: PreTrainedTokenizerBase) -> str:
-    """SHA-256 over how texts become tokens; cut and padded is anew in every call."""
+    """Returns SHA-256 over a tokenizer's rules, without cutting and padding, which calls set."""
     if tokenizer.is_fast:
         rules = json.loads(tokenizer.backend_tokenizer.to_str())
         rules = {key: rules[key] for key in rules if key not in ("truncation", "padding")}
@@ -30,7 +30,7 @@ def of_tokenizer(tokenizer: PreTrainedTokenizerBase) -> str:
 
 
 def of_config(config: PreTrainedConfig) -> str:
-    """SHA-256 over all settings of a model, except where it was read from, by whom, and in what."""
+    """Returns SHA-256 over all settings of a model except its path, its library and its dtype."""
     told = json.loads(config.to_json_string())
     other = ("_name_or_path", "transformers_version", "dtype")
     return _sha256({key: value for key, value in told.items() if key not in other})

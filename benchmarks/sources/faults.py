@@ -23,7 +23,7 @@ class Faults:
             self.found[wrong] = first, count + 1
 
     def check(self, place: Path | str, advice: str) -> None:
-        """Raises ValueError that says all of it, if there is anything."""
+        """Raises ValueError that lists all faults, if there are any."""
         said = [
             f"{what} in {self.unit}{'s'[: count > 1]} {_listed(first, count)}"
             for what, (first, count) in self.found.items()
@@ -35,9 +35,9 @@ class Faults:
 
 
 def sound(values: Iterable, name: str, *, unit: str, advice: str) -> Iterator[str]:
-    """Values as they come, if each can be explained as a text.
+    """Yields values that can be explained as texts.
 
-    Raises ValueError that says which cannot: behind the first, the rest is only looked through.
+    Raises ValueError that lists all others; after the first of them nothing more is yielded.
     """
     faults = Faults(unit)
     for number, value in enumerate(values, 1):
@@ -49,13 +49,13 @@ def sound(values: Iterable, name: str, *, unit: str, advice: str) -> Iterator[st
 
 
 def check_sentence(text: str) -> None:
-    """ValueError if what somebody typed cannot be explained as a text."""
+    """Raises ValueError for a typed text that cannot be explained."""
     if fault := text_fault(text):
         raise ValueError(f'{fault} in {text!r}: pass a sentence in UTF-8, such as "a fine film"')
 
 
 def some(values: Sequence, between: str = ", ") -> str:
-    """The first few of what an error lists, and how many more there are."""
+    """Lists the first few ``values`` for an error, and how many more there are."""
     return _listed(values[:SHOWN], len(values), between)
 
 

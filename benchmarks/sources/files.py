@@ -29,7 +29,7 @@ MOST = 2**20  # records that ``records`` holds at most
 def records(
     path: Path, columns: Sequence[str], fault: Callable[..., str | None], *, advice: str
 ) -> list[tuple]:
-    """The values of ``columns`` of every record, as of ``stream``, once all are known to be right.
+    """Returns the values of ``columns`` of every record, as ``stream``, once all are checked.
 
     Raises ValueError for a file without records, too, and for more than ``MOST`` records.
     """
@@ -44,11 +44,11 @@ def records(
 def stream(
     place: Path | str, columns: Sequence[str], fault: Callable[..., str | None], *, advice: str
 ) -> Iterator[tuple]:
-    """The values of ``columns`` of one record after the other; JSON and Parquet keep their types.
+    """Yields the values of ``columns``, record by record; JSON and Parquet keep their types.
 
-    ``place``: a file, or a URL.  ``fault`` of these values is what is wrong with them, or None;
-    ``advice`` is the next step.  Raises ValueError, which names the file and the lines of all
-    records that cannot be used: behind the first of them, the rest is only looked through.
+    ``place``: a file, or a URL.  ``fault`` returns the fault of such values, or None; ``advice`` is
+    the next step.  Raises ValueError, which names the file and the lines of all unusable records:
+    after the first of them nothing more is yielded.
     """
     name = str(place).lower()
     suffix = Path(name.removesuffix(".gz")).suffix
@@ -102,7 +102,7 @@ def is_url(place: Path | str) -> bool:
 
 @contextmanager
 def _open(place: Path | str, *, unpacked: bool) -> Iterator[IO[bytes]]:
-    """A stream of bytes; of a name in .gz of what was packed, if it is to be ``unpacked``."""
+    """Opens a stream of bytes; ``unpacked`` decompresses a file whose name ends in .gz."""
     if is_url(place):
         import fsspec  # which PyTorch brings; each protocol is a library of its own
 
@@ -123,19 +123,19 @@ def _open(place: Path | str, *, unpacked: bool) -> Iterator[IO[bytes]]:
 
 
 class IrregularFile(ValueError):
-    """A pipe, for example, which may be silent for ever."""
+    """An irregular file, such as a pipe, which may be silent for ever."""
 
 
 def lines(raw: IO[bytes]) -> Iterator[tuple[int, str]]:
-    """Lines of UTF-8 by number, without their ends."""
+    """Yields numbered lines of UTF-8, without their ends."""
     for line, text in _decoded(raw):
         yield line, text.removesuffix("\n").removesuffix("\r")
 
 
 def _decoded(raw):
-    """Lines as UTF-8, each with its end and number; ValueError names the first that is none.
+    """Yields numbered lines of UTF-8 with their ends; ValueError names the first invalid line.
 
-    Lines end at a newline alone: what else Unicode calls a line break is part of a text.
+    Lines end at a newline alone: Unicode's other line breaks are part of a text.
     """
     for line, packed in enumerate(iter(lambda: raw.readline(LONGEST + 1), b""), 1):
         if len(packed) > LONGEST:
@@ -165,7 +165,7 @@ def _csv(raw, columns):
 
 
 def _quoted(raw):
-    """A record may have several lines: it is named by its first."""
+    """Yields records by the number of their first line; a record may have several lines."""
     line = held = 0
 
     def texts():
@@ -199,7 +199,7 @@ def _quoted(raw):
 
 
 def _table(rows: Iterator, columns):
-    """Records of rows, the first of which names the columns; blank lines between them are none."""
+    """Yields records of rows after the header, without blank lines between them."""
     _, names = next(rows, (1, []))
     chosen = places(names, columns)
     for line, row in rows:
@@ -226,7 +226,7 @@ def _jsonl(raw, columns):
 
 
 def _json(text, columns):
-    """A record's values, or what is wrong with it; of values of one name, none is the right one."""
+    """Returns a record's values, or its fault; a name with several values is a fault."""
     try:
         pairs = DECODER.decode(text)
     except json.JSONDecodeError as error:
@@ -242,4 +242,4 @@ def _json(text, columns):
 
 
 READERS = {".txt": _txt, ".csv": _csv, ".tsv": _tsv, ".jsonl": _jsonl, ".parquet": parquet.values}
-"""By suffix, before that of gzip: bytes and columns -> lines, with values or what is wrong."""
+"""Suffix (without .gz) -> reader of bytes and columns, which yields lines with values or faults."""

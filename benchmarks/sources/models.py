@@ -49,14 +49,14 @@ class Classifier:
     config_sha256: str
 
     def about(self) -> dict[str, str]:
-        """Name and digests, for the record of what is measured."""
+        """Returns name and digests, for the record of a measurement."""
         keys = ("tokenizer_sha256", "config_sha256")
         own = {"model": self.name, "model_sha256": self.sha256}
         return own | {key: getattr(self, key) for key in keys}
 
     @property
     def explains(self) -> str:
-        """The kind of a target, such as a class, or the next token of a language model."""
+        """Returns the kind of a target, such as "class", or "next token" for a language model."""
         return HEADS[facts_of(self.model).head][0]
 
     def label(self, target: int) -> str:
@@ -65,7 +65,7 @@ class Classifier:
         return str(self.model.config.id2label.get(target, target))
 
     def said(self, target: int | list[int], tokens: Sequence[str]) -> str:
-        """A target in words; an answer is a part of ``tokens``."""
+        """Describes a target in words; an answer is a part of ``tokens``."""
         if isinstance(target, list) and len(target) > 1:
             first, last = target
             return " ".join(tokens[first : last + 1])
@@ -74,7 +74,7 @@ class Classifier:
 
 @dataclass(frozen=True)
 class ImageClassifier:
-    """A model in eval mode with what turns an image into its input."""
+    """A model in eval mode with its image processor."""
 
     model: PreTrainedModel
     processor: object  # called as processor(image, return_tensors="pt")
@@ -93,12 +93,12 @@ def load(
     attention: str | None = None,
     writes: bool = False,
 ) -> Classifier:
-    """The text model ``name`` in float32: "embedded", "embedded-lm", a folder, or a Hub id.
+    """Loads the text model ``name`` in float32: "embedded", "embedded-lm", a folder, or a Hub id.
 
-    It has the head that its config names; where that is none, it is a sequence classifier.
+    It has the head that its config names; if it names none, it is a sequence classifier.
     ``writes``: it is a language model, with an encoder or without.
     ``attention`` is an implementation such as "eager"; the default is the model's.
-    Raises UnavailableError that says what was looked for, where, and what works offline.
+    Raises UnavailableError that names the missing files, the place, and models that work offline.
     """
     revision = revision or PINS["models"].get(name)
     head = _that_writes if writes else _head
@@ -125,7 +125,7 @@ HEADS = {
     heads.TAGS: ("tag", AutoModelForTokenClassification),
     heads.ANSWER: ("answer", AutoModelForQuestionAnswering),
 }
-"""By kind of head: what it predicts, and the class of Transformers that loads it."""
+"""Kind of head -> its target, and the class of Transformers that loads it."""
 
 
 def _head(config):
@@ -156,15 +156,15 @@ def takes_images(name: str) -> bool:
 
 
 def load_for_images(name: str, *, attention: str | None = None) -> ImageClassifier:
-    """The image classifier ``name`` in float32: a folder or a Hub id; raises as ``load``."""
+    """Loads the image classifier ``name`` in float32, a folder or a Hub id; raises as ``load``."""
     head = lambda _: AutoModelForImageClassification
     return ImageClassifier(*_loaded(name, head, AutoImageProcessor, None, attention), name)
 
 
 def _loaded(name, head, reader_class, revision, attention):
-    """A model in eval mode, and what prepares its input; no code of theirs is run.
+    """Loads a model in eval mode, and its input reader, without running code of the folder.
 
-    ``head`` gives the class of a configuration.
+    ``head`` returns the class that loads a configuration.
     """
     options = {"revision": revision, "trust_remote_code": False}  # else standard input is asked
     with _loading(name) as source:
@@ -196,7 +196,7 @@ def _loaded(name, head, reader_class, revision, attention):
 
 
 def _programs(config):
-    """Programs that a config, or one inside it, would have fetched and run."""
+    """Yields programs that a config, or one inside it, would have fetched and run."""
     for key, value in config.items():
         if "implementation" in key and "/" in str(value):
             yield f"{key} = {value!r} is a program on the Hub; take that line out"
@@ -208,7 +208,7 @@ def _programs(config):
 
 @contextmanager
 def _loading(name):
-    """Where to load ``name`` from, quietly; whatever Transformers raises becomes advice."""
+    """Yields the place of ``name``, quietly; turns errors of Transformers into advice."""
     source = _source(name)
     verbosity, bar = logging.get_verbosity(), logging.is_progress_bar_enabled()
     logging.set_verbosity_error()  # its loading bar would break ours
@@ -228,7 +228,7 @@ def _loading(name):
 
 
 def vocabulary(name: str) -> list[str]:
-    """The tokens of the tokenizer of the model ``name``, by id; raises as ``load``."""
+    """Returns the tokens of a model's tokenizer, by id; raises as ``load``."""
     with _loading(name) as source:
         known = AutoTokenizer.from_pretrained(source, trust_remote_code=False).get_vocab()
     return sorted(known, key=known.get)
@@ -258,7 +258,7 @@ def _source(name):
 
 
 def _hint(name):
-    """A question after the folder that a misspelt path may mean."""
+    """Suggests the folder that a misspelt path may mean."""
     found = Path()
     for part in Path(name).expanduser().parts:
         if not (found / part).is_dir():

@@ -10,7 +10,7 @@ LARGE, PACKED = 2**28, 100  # limits of a column: bytes, and bytes per packed by
 
 
 def values(raw: IO[bytes], columns: Sequence[str]) -> Iterator[tuple[int, list]]:
-    """Rows by number; ValueError for a column of another kind, and EOFError for a broken file."""
+    """Yields numbered rows; ValueError for a column of another kind, EOFError for a broken file."""
     import pyarrow as pa
     from pyarrow import parquet
 

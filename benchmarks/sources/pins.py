@@ -1,4 +1,4 @@
-"""Where models, texts and images are, and at which revision: ``configs/sources.toml``."""
+"""Places of models, texts and images, with their revisions, from ``configs/sources.toml``."""
 
 from pathlib import Path
 from typing import Any

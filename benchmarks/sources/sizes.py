@@ -84,7 +84,7 @@ def check_names(name: str, model: PreTrainedModel, info: Mapping, config: Mappin
 
 
 def _unused(model, keys):
-    """Weights of layers beyond the last, and of parameters that are None.
+    """Returns weights of layers beyond the last, and of parameters that are None.
 
     Others may be left out: heads for another task, and buffers of earlier versions.
     """

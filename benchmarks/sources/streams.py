@@ -11,20 +11,20 @@ from benchmarks.sources.files import is_url, stream
 from benchmarks.sources.parquet import BATCH
 
 HUB = "hub:"
-SAVED = ("state.json", "dataset_dict.json")  # one of which save_to_disk leaves in its folder
+SAVED = ("state.json", "dataset_dict.json")  # save_to_disk leaves one of them in its folder
 SPLIT = "train"  # where nobody names another one
 ADVICE = "mend the file, or pass another --text-column"
 UNLOADABLE = (OSError, ValueError, RuntimeError, KeyError)
 
 
 def texts(place: str, *, column: str = "text", split: str | None = None) -> Iterator[str]:
-    """The texts at ``place`` as they are, read as they are asked for.
+    """Yields the texts at ``place`` unchanged, and reads them one by one.
 
-    ``place``: a file, or its URL, of a kind in ``files.READERS``; "hub:NAME" or
-    "hub:NAME@REVISION" of the Hugging Face Hub, or a folder that ``save_to_disk`` of its data sets
-    wrote, of both of which ``split`` is read.
-    Raises ValueError, which says in which lines or rows there is no text, and UnavailableError for
-    a data set that cannot be loaded.
+    ``place``: a file, or its URL, of a kind in ``files.READERS``; or, to read its ``split``,
+    "hub:NAME" or "hub:NAME@REVISION" of the Hugging Face Hub, or a folder that ``save_to_disk`` of
+    its data sets wrote.
+    Raises ValueError that lists lines or rows without a text, and UnavailableError for a data set
+    that cannot be loaded.
     """
     if not is_data_set(place):
         if split:
@@ -46,9 +46,9 @@ def is_data_set(place: str) -> bool:
 def rows(
     place: str, name: str, columns: Sequence[str], *, split: str, revision: str | None
 ) -> Iterator[tuple]:
-    """The values of ``columns`` of a data set, of which a few rows at a time are in memory.
+    """Yields the values of ``columns`` of a data set, with a few rows at a time in memory.
 
-    ``name``: that of the Hub, or a folder if ``place`` is one.
+    ``name``: the data set's name on the Hub, or a folder if ``place`` is one.
     Raises UnavailableError if it cannot be loaded, and ValueError for a column that it lacks.
     """
     need(f"data set {name!r}", "datasets")

@@ -1,7 +1,7 @@
-"""Texts as tokens: each is tokenised once, and of a long one no more than a model has room for.
+"""Texts as tokens: each is tokenised once, and a long one only as far as a model has room.
 
-A tokenizer whose steps are all known here makes the same tokens of what stands before a space that
-follows a plain letter, whatever comes behind it.  Of others, long texts are tokenised as a whole.
+If all steps of a tokenizer are known here, its tokens before a space that follows a plain letter
+never depend on later text.  Other tokenizers read long texts as a whole.
 """
 
 import json
@@ -53,9 +53,9 @@ class Read(Texts):
     def of(
         cls, data: Texts, tokenizer: PreTrainedTokenizerBase, most: int, *, first: int = 0
     ) -> "Read":
-        """At most so many tokens of each text, before which ``first`` others have been read.
+        """Reads at most ``most`` tokens of each text; ``first`` texts were read before.
 
-        Raises ValueError for texts without a token, of which the numbers count from 1.
+        Raises ValueError for texts without a token, and numbers texts from 1.
         """
         if twice := [first + n + 1 for n, x in enumerate(data.texts) if is_doubled(tokenizer, x)]:
             raise ValueError(
@@ -73,7 +73,7 @@ class Read(Texts):
 
 
 def tokenised(tokenizer: PreTrainedTokenizerBase, texts: Sequence[str], most: int) -> list[Tokens]:
-    """The first ``most`` tokens of each text, special ones included."""
+    """Returns the first ``most`` tokens of each text, special ones included."""
     found: list[Tokens] = [{}] * len(texts)
     left, size = range(len(texts)), LETTERS * most
     while left:
@@ -94,7 +94,7 @@ def _read(tokenizer, texts, most):
 
 
 def start(tokenizer: PreTrainedTokenizerBase, text: str, size: int) -> str:
-    """Up to ``size`` letters of a text, whose tokens are the first ones of the text; or all of it.
+    """Returns up to ``size`` letters of a text whose tokens are the text's first; or all of it.
 
     It is empty if there is no such place among them.
     """
@@ -107,7 +107,7 @@ def start(tokenizer: PreTrainedTokenizerBase, text: str, size: int) -> str:
 
 @lru_cache(maxsize=4)
 def knows_no_future(tokenizer: PreTrainedTokenizerBase) -> bool:
-    """Whether tokens before a space that follows a plain letter never depend on what is behind."""
+    """Whether tokens before a space after a plain letter never depend on later text."""
     if not tokenizer.is_fast:
         return False
     rules = json.loads(tokenizer.backend_tokenizer.to_str())

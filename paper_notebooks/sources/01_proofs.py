@@ -3,8 +3,8 @@
 #
 # The paper's first claim is analytical: AttnLRP's rule for products of two activations violates
 # *implementation invariance*. Two networks that compute the same function get different
-# explanations, because the rule depends on the order in which the product is evaluated. §3.1
-# shows it on y = x₁x₂x₃ at (2, 3, 4).
+# explanations, because the rule depends on the order of the product's evaluation. §3.1 shows it
+# on y = x₁x₂x₃ at (2, 3, 4).
 #
 # Here the claim is computed with exact rational arithmetic, and then extended: every statement
 # about a rule is decided, either by an identity over generic symbols or by an exact
@@ -71,7 +71,7 @@ with output.style():
 output.picture(figure)
 
 # %% [markdown]
-# ## The same for all inputs, not only at one point
+# ## A difference for all inputs, not only at one point
 #
 # The example is no coincidence of the numbers. For generic symbols the two explanations differ as
 # rational functions, and after canonization they are one.
@@ -124,10 +124,10 @@ output.table(
 output.say(f"```text\n{show.text(show.page('1'))}```")
 
 # %% [markdown]
-# ## Which explanation survives which rewrite
+# ## Rewrites that explanations survive
 #
 # §3.1 suspects that standard attention may violate implementation invariance "for certain
-# mathematical operations". The scoreboard says for which. Each row rewrites a network without
+# mathematical operations". The scoreboard names them. Each row rewrites a network without
 # changing its function; each column is an attribution method. ✓ proved, ✗ refuted by a witness,
 # (✓) holds on the templates tried, – not applicable; of two marks the first is for ε → 0, the
 # second for finite ε.

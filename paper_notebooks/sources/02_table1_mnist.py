@@ -6,10 +6,11 @@
 # (LOO) and Integrated Gradients (IG) agree with themselves perfectly, AttnLRP does not: r = 0.7865
 # between its two maps. With LOO, IG has r = −0.3707, AttnLRP 0.0730 and −0.0698.
 #
-# The text does not say how pixels become tokens, whether there are positions and biases, what the
-# classifier reads, from which baseline IG starts, or on what level AttnLRP is read off. Each of
-# these is a choice. So the experiment is a sweep over networks and analyses that was declared
-# before any correlation was computed (`benchmarks/configs/table1-mnist.toml`); all of it is shown.
+# The text leaves open how pixels become tokens, whether there are positions and biases, the input
+# of the classifier, the baseline of IG, and the level of AttnLRP's relevance (pixels or their
+# embeddings). Each of these is a choice. So the experiment is a sweep over networks and analyses,
+# declared before any correlation was computed (`benchmarks/configs/table1-mnist.toml`); all of it
+# is shown.
 
 # %%
 from benchmarks.experiments import drawing
@@ -20,7 +21,7 @@ run = settings.load()
 REDUCED = run.reduced
 
 # %% [markdown]
-# ## What is measured
+# ## Measurement
 #
 # Every declared network is trained as in Appendix B.1.1 (width 32, 5 epochs of Adam at 0.001), and
 # explained in float64. Each specification gives a mean Pearson's r over the same test images.
@@ -51,7 +52,7 @@ output.table(["explainer", "largest difference"], [[k, f"{v:.1e}"] for k, v in d
 # %% [markdown]
 # ## Implementation invariance: AttnLRP
 #
-# The same comparison of the two orders, by network: the range of the mean r over all analyses.
+# The two orders compared by network: the range of the mean r over all analyses.
 
 # %%
 pair = "AttnLRP L vs R"
@@ -71,7 +72,7 @@ output.table(
 output.picture(drawing.draw(result))
 
 # %% [markdown]
-# ## What is reached, and what is not
+# ## Reached numbers
 #
 # A number counts as reached if the mean r is within the declared tolerance of it.
 

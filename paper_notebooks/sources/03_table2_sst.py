@@ -17,7 +17,7 @@ run = settings.load()
 REDUCED = run.reduced
 
 # %% [markdown]
-# ## What is measured
+# ## Measurement
 #
 # LOO masks one token in the attention mask and looks at the logit of the predicted class (§4.1,
 # Appendix B.1.2). Every method explains the same logit of the same text.
@@ -52,7 +52,7 @@ found = comparison.compare(result)
 table2.text_by_text(found)
 
 # %% [markdown]
-# ## What "sum to one" does
+# ## The effect of "sum to one"
 #
 # Dividing a map by its sum turns r around whenever exactly one of the two sums is negative. For
 # such texts the paper's r has the opposite sign of the r of the maps themselves.
@@ -80,9 +80,9 @@ output.sentences(*settings.colour(run, DATASET, number=2))
 # %% [markdown]
 # ## Headline
 #
-# The sign over all tokens is the paper's claim. Which rule is closer once the two special tokens
-# are left out is what the paper did not ask. Both signs are asserted; with another model, where
-# one of them does not hold, this cell fails.
+# The sign over all tokens is the paper's claim. The paper did not ask which rule is closer once
+# the two special tokens are left out. Both signs are asserted; with another model, where one of
+# them does not hold, this cell fails.
 
 # %%
 table2.headline(result, found)

@@ -17,7 +17,7 @@ run = settings.load()
 REDUCED = run.reduced
 
 # %% [markdown]
-# ## What is measured
+# ## Measurement
 #
 # LOO masks one token in the attention mask and looks at the logit of the predicted class (§4.1,
 # Appendix B.1.2). Every method explains the same logit of the same text.
@@ -52,7 +52,7 @@ found = comparison.compare(result)
 table2.text_by_text(found)
 
 # %% [markdown]
-# ## What "sum to one" does
+# ## The effect of "sum to one"
 #
 # Dividing a map by its sum turns r around whenever exactly one of the two sums is negative. For
 # such texts the paper's r has the opposite sign of the r of the maps themselves.
@@ -63,8 +63,8 @@ table2.turned(found)
 # %% [markdown]
 # ## Perturbation curves (LeRF, MoRF)
 #
-# Δ = LeRF − MoRF is the paper's second metric, and on IMDB the one on which its two methods
-# differ: 6.75 for CP-LRP against 6.36 for AttnLRP.
+# Δ = LeRF − MoRF is the paper's second metric. On IMDB it tells the two methods apart: 6.75 for
+# CP-LRP against 6.36 for AttnLRP.
 
 # %%
 table2.curves(found)
@@ -81,7 +81,7 @@ output.sentences(*settings.colour(run, DATASET, number=2))
 # ## Headline
 #
 # The paper has 0.26 for CP-LRP and 0.25 for AttnLRP over all tokens. The signs below are asserted
-# as they were measured on this model, after they were seen: they say what a re-run must give, and
+# as they were measured on this model, after they were seen: a re-run must give them again, and
 # with another model this cell may fail.
 
 # %%

@@ -32,7 +32,7 @@ output.picture(drawing.draw(results["sst2"]))
 # %% [markdown]
 # ## IMDB: Figure 2
 #
-# The same; the curves remove neighbouring tokens in chunks of 16 (Appendix B.1.2).
+# Drawn as for SST-2; the curves remove neighbouring tokens in chunks of 16 (Appendix B.1.2).
 
 # %%
 output.picture(drawing.draw(results["imdb"]))
@@ -62,8 +62,8 @@ for dataset, gains in found.items():
 # %% [markdown]
 # ## Early against late layers
 #
-# The mean gain of the later half of the layers minus that of the earlier half, text by text: the
-# paper's claim in one number.
+# The mean gain of the later half of the layers minus the mean gain of the earlier half, text by
+# text: the paper's claim in one number.
 
 # %%
 late = {dataset: layers.late_minus_early(result) for dataset, result in results.items()}

@@ -19,9 +19,9 @@ DATASETS = ("sst2", "imdb")
 # %% [markdown]
 # ## Special tokens
 #
-# The same maps, correlated with Leave-One-Out (LOO) while [CLS], [SEP] or both are left out of the
-# correlation. *gap* is r of CP-LRP minus r of AttnLRP. Below: the share of each special token in
-# the sum of absolute relevance.
+# The maps of Table 2, correlated with Leave-One-Out (LOO) without [CLS], [SEP] or both. *gap* is r
+# of CP-LRP minus r of AttnLRP. Below: the share of each special token in the sum of absolute
+# relevance.
 
 # %%
 special = {dataset: settings.measure(run, "special", dataset) for dataset in DATASETS}
@@ -76,7 +76,7 @@ for result in softmax.values():
 # %% [markdown]
 # ## Do the errors explain the gain?
 #
-# One number per layer: the quantity against what bypassing this layer alone gains in r. Twelve
+# A point per layer: the quantity against the gain in r of bypassing this layer alone. Twelve
 # layers are few, so the intervals of r in the findings are wide.
 
 # %%

@@ -1,11 +1,11 @@
 # %% [markdown]
 # # 7. Does the method find the cause?
 #
-# Leave-One-Out is what the paper compares LRP with, because nobody knows what a trained model
-# really answered from. Here it is known. A small LLaMA was trained on a language of six tasks, in
-# which the words that an answer follows from are part of the definition: replacing one of them by
-# another word of its kind changes the answer or takes it away, and no other word of the text does.
-# Which method gives these words the largest relevance?
+# The paper compares LRP with Leave-One-Out, because nobody knows the true causes of a trained
+# model's answer. Here they are known. A small LLaMA was trained on a language of six tasks, whose
+# definition includes the words that cause an answer: replacing one of them by another word of its
+# kind changes the answer or takes it away, and no other word of the text does. The question is
+# which method gives these words the largest relevance.
 
 # %%
 from benchmarks.experiments import drawing

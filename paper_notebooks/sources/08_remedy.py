@@ -11,8 +11,8 @@
 #
 # In one layer that is read linearly this *is* LOO, for every token (theorem 54). Across layers it
 # is the first order of it (theorem 55), for the price of a backward pass. Two things make it
-# better: the gradient at *half masks* (`midpoint`), because what bends on the way from a whole mask
-# to none is mostly the deviation of the norms; and LOO itself for the few tokens that need it
+# better: the gradient at *half masks* (`midpoint`), because the path from a whole mask to none
+# bends mostly by the deviation of the norms; and LOO itself for the few tokens that need it
 # (`budgeted-loo`).
 
 # %%
@@ -30,7 +30,8 @@ REDUCED = run.reduced
 # %% [markdown]
 # ## One sentence
 #
-# A sentence of our own, and what each method gives its tokens. Numbers appear on pointing at one.
+# A sentence of our own, with its tokens' relevance by each method. Pointing at a token shows its
+# number.
 
 # %%
 judge = settings.classifier(run, "sst2")
@@ -52,7 +53,7 @@ maps = {
 output.sentences(tokens, maps)
 
 # %% [markdown]
-# ## What a pass buys
+# ## Agreement against passes
 #
 # Mean Pearson's r with LOO, against the passes through the model that a text takes: over all
 # sentences of SST-2's development set, and over the first 24 test reviews of IMDB, which are ten
@@ -77,8 +78,8 @@ for result in found.values():
 # ## Models of other shapes
 #
 # Small classifiers with the shapes of RoBERTa and LLaMA, trained from random weights with two seeds
-# each (`python -m benchmarks.research.other_shapes.train`), so that what holds for one model alone
-# shows. Their passes are those of the first column.
+# each (`python -m benchmarks.research.other_shapes.train`), so that a result that holds for one
+# model alone is seen. The table has the passes of its first model.
 
 # %%
 judges = {

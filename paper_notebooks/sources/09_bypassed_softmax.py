@@ -3,7 +3,7 @@
 #
 # §3.2 of the paper gives two reasons for the errors of LRP at the softmax, and argues that they are
 # largest where attention is flat. For one row with weights $A_i$, values $v_i$ and output
-# $O = \sum_i A_i v_i$, theorem 59 says what happens exactly. CP-LRP gives key $i$ its value's part,
+# $O = \sum_i A_i v_i$, theorem 59 answers exactly. CP-LRP gives key $i$ its value's part,
 # $A_i v_i$, and misses $-A_i O_{\setminus i}$ of Leave-One-Out. AttnLRP gives it half of that, and
 # half of Eq. 5:
 #
@@ -31,7 +31,7 @@ RULES = {"CP-LRP": lambda m: m.value, "AttnLRP": lambda m: (m.value + m.taylor) 
 
 
 def rows_of(m):
-    """(head, query) of one layer: flatness, mean logit, and r within the row by rule.
+    """Returns flatness, mean logit, and r by rule of each row of a layer: (head, query).
 
     r is NaN where nothing differs within the row: in the last layer, in all rows but the one that
     is read.
@@ -64,13 +64,13 @@ output.record(
 # %% [markdown]
 # ## By flatness, and by the logits of flat rows
 #
-# Flatness is the entropy of a row over that of equal weights. r is a mean over the rows of a text,
-# then over texts; *below 0* is the share of rows whose order is turned around.
+# Flatness is the entropy of a row over the entropy of equal weights. r is a mean over the rows of a
+# text, then over texts; *below 0* is the share of rows whose order is turned around.
 
 
 # %%
 def within(key, low, high, least=0):
-    """Means over texts, of rows with low < key <= high that are at least so flat and have an r."""
+    """Averages rows with low < key <= high, an r, and at least so flat, over texts."""
     values = []
     for x in rows:
         counts = ~np.isnan([x[rule] for rule in RULES]).any(axis=0)
@@ -86,7 +86,7 @@ def within(key, low, high, least=0):
 
 FLATNESS = (0, 0.2, 0.4, 0.6, 0.8, 0.9, 0.95, 1)
 LOGIT = (-np.inf, -1.5, -0.5, np.inf)
-FLAT = 0.95  # above which rows are told apart by their logits
+FLAT = 0.95  # flatter rows are told apart by their logits
 heads = [f"r of {rule}" for rule in RULES] + [f"{rule} below 0" for rule in RULES]
 lines = []
 for key, edges, least in (("flatness", FLATNESS, 0), ("logit", LOGIT, FLAT)):

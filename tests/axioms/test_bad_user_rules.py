@@ -7,7 +7,7 @@ from typer.testing import CliRunner
 
 from axioms.own_rules.rules import RuleError
 from benchmarks.cli import app
-from benchmarks.commands.judging import judged
+from benchmarks.commands.judging import judge_rules
 from tests.support.rule_files import ENDLESS, HEAD, PRODUCT, conservation, written
 
 RETURNED = """
@@ -136,7 +136,7 @@ LARGE = "R * reduce(lambda z, _: 1 / (1 + z * x), range(400), z), R\n"
 def test_a_file_that_gives_no_verdict_is_one_error(source, said, tmp_path):
     path = written(tmp_path, source)
     with pytest.raises(ValueError, match=rf"^{path}{said}") as error:
-        list(judged(path, 60))
+        list(judge_rules(path, 60))
     assert "\n" not in str(error.value)
 
 
@@ -166,7 +166,7 @@ def test_errors_are_told_together_once_all_other_rules_have_their_verdicts(tmp_p
     good = PRODUCT + "R / 2, R / 2"
     bad = (PRODUCT + "'R', R", PRODUCT + "__import__('os')._exit(0)", PRODUCT + f"{ENDLESS}, R")
     rules = [x.replace("mine", f"rule_{n}") for n, x in enumerate((good, *bad, good))]
-    verdicts = judged(written(tmp_path, HEAD + "\n\n".join(rules)), 5)
+    verdicts = judge_rules(written(tmp_path, HEAD + "\n\n".join(rules)), 5)
     for name in ("rule_0", "rule_4"):
         assert next(verdicts).heading.startswith(f'{name}, a rule for "product"')
     with pytest.raises(ValueError, match="rule_1 returned 'R'") as error:

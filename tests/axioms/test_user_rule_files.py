@@ -11,7 +11,7 @@ from axioms.own_rules.properties import CONSERVES
 from axioms.own_rules.verdicts import decisions, judge
 from axioms.verdict import IN_LIMIT, PROVED, REFUTED, UNDECIDED
 from benchmarks.cli import app
-from benchmarks.commands.judging import judged
+from benchmarks.commands.judging import judge_rules
 from tests.support.rule_files import ENDLESS, HEAD, PRODUCT, conservation, written
 
 EXAMPLE = Path(__file__).parents[2] / "docs" / "my_rules.py"
@@ -38,7 +38,7 @@ def test_the_command_prints_the_verdicts_of_a_file(tmp_path):
     assert result.exit_code == 0
     (own,) = load(path)
     found = judge(own)
-    (judged_rule,) = judged(path, 60)
+    (judged_rule,) = judge_rules(path, 60)
     assert judged_rule.verdicts == found
     assert judged_rule.text() in result.output
     assert "[refuted] the same if you re-associate products, at the witness" in result.output
@@ -87,7 +87,7 @@ def test_the_rules_of_the_example_fail_as_they_say(name, refuted):
 
 def test_a_verdict_too_long_to_write_is_undecided_and_the_others_are_told(tmp_path):
     path = written(tmp_path, f"{HEAD}{PRODUCT}R * 2**20000, R\n")
-    (found,) = judged(path, 60)
+    (found,) = judge_rules(path, 60)
     by_claim = {each.claim: each for each in found.verdicts}
     assert by_claim[CONSERVES].status == UNDECIDED
     assert by_claim[CONSERVES].reason.startswith("deciding it failed with ValueError: Exceeds")
@@ -103,7 +103,7 @@ def late(z, a, R, eps):
 
 def test_a_verdict_that_takes_too_long_is_undecided_and_the_others_go_on(tmp_path):
     path, begun = written(tmp_path, HEAD + LATE), []
-    (found,) = judged(path, 5, lambda *now: begun.append(now))
+    (found,) = judge_rules(path, 5, lambda *now: begun.append(now))
     by_claim = {each.claim: each for each in found.verdicts}
     late = by_claim["is linear in relevance"]
     assert late.status == UNDECIDED

@@ -225,7 +225,7 @@ def test_what_is_stored_of_a_padded_text_is_where_its_tokens_are(tmp_path, monke
         variants={"attnlrp": {"method": "attnlrp"}},
     )  # fmt: skip
     monkeypatch.setattr(text, "shards", lambda *_: [[2, 0, 1, 3]])
-    found = explained.explained(row, classifier, "cpu", blocks.block(0, FOUR))
+    found = explained.explain_block(row, classifier, "cpu", blocks.block(0, FOUR))
     assert_each_is_as_alone(found.to_pylist(), classifier)
 
 

@@ -1,4 +1,4 @@
-"""`lrp-axioms audit` writes what the auditor shows; what a user can mend is one message."""
+"""`lrp-axioms audit` writes the auditor's pages; an error that a user can mend is one message."""
 
 import json
 import re

@@ -30,7 +30,7 @@ LIBRARIES = {
     "MKL_NUM_THREADS": "-1", "CUDA_VISIBLE_DEVICES": "nonsense", "MPLBACKEND": "nonsense",
     "ATEN_CPU_CAPABILITY": "nonsense",
 }  # fmt: skip
-"""Which the embedded model does without: all of them at once."""
+"""Broken variables, all at once, which the embedded model does not need."""
 
 TERMINALS = {
     "COLUMNS": ("nonsense", "0", "-5", "", "9" * 20),
@@ -41,7 +41,7 @@ TERMINALS = {
     "PYTHONIOENCODING": ("ascii", "cp1252", "utf-8"),
     "PYTHONUTF8": ("0",),
 }
-"""What a terminal may say of itself: no word is lost."""
+"""Broken descriptions of a terminal: no word of the output is lost."""
 
 
 def run(*arguments, stdout=subprocess.PIPE, **variables):

@@ -1,4 +1,4 @@
-"""Every command and call names the text at which the library of a tokenizer crashes."""
+"""Every command and call names the text that crashes the library of a tokenizer."""
 
 import base64
 import struct

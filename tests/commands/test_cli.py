@@ -1,4 +1,4 @@
-"""The command line: what it prints and writes, and one message for what a user can mend."""
+"""The command line: its output and files, and one message for an error that a user can mend."""
 
 import inspect
 import json

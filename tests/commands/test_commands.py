@@ -1,4 +1,4 @@
-"""What all commands share: a summary of one screen, data, quiet, exit codes, and completion."""
+"""All commands share a summary of one screen, data, quiet, exit codes, and completion."""
 
 import io
 import json
@@ -194,8 +194,8 @@ def test_causes_are_asked_of_the_model_that_is_given(tmp_path):
     folder = tmp_path / "mine"
     loaded.model.save_pretrained(folder)
     loaded.tokenizer.save_pretrained(folder)
-    assert measure.answering(models.load(str(folder))) == str(folder)
-    assert measure.answering(models.load("embedded")) == "embedded-lm"
+    assert measure.language_model(models.load(str(folder))) == str(folder)
+    assert measure.language_model(models.load("embedded")) == "embedded-lm"
     (task, *_), (distance, *_) = measure.TASKS, measure.DISTANCES
     own, embedded = (measure.cell(1, x, (task, distance)) for x in (str(folder), "embedded-lm"))
     assert own["attnlrp relevance"] == embedded["attnlrp relevance"]

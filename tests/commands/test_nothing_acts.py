@@ -1,4 +1,4 @@
-"""What comes from a folder or a text is read and shown: no code, no network, no terminal codes."""
+"""Folders and texts are only read and shown: no code, no network, no terminal codes."""
 
 import sys
 import warnings
@@ -39,7 +39,7 @@ class Evil:
 
 
 def names(**classes):
-    """A config that names code of the folder, for what Transformers has no code of its own."""
+    """Makes a config name code of the folder for ``classes``."""
     return settings(auto_map=classes)
 
 
@@ -66,7 +66,7 @@ WAYS = {
         [settings(quantization_config={"quant_method": "mxfp4"})], "as it was before its weights",
     ),
 }  # fmt: skip
-KNOWN = {  # for these Transformers has code: that of the folder is not looked at
+KNOWN = {  # Transformers has code for these, and ignores the folder's
     "a known config": [names(AutoConfig="code.Config")],
     "a known model": [names(AutoModelForSequenceClassification="code.Model")],
     "a tokenizer": [
@@ -121,7 +121,7 @@ def test_honest_pickles_are_read(checkpoint, tmp_path, alone):
     assert models.load(str(again)).sha256 == first.sha256
 
 
-# What is shown
+# Texts on a terminal
 
 CONTROLS = (
     "\x1b[31m\x1b]0;title\x07\x9b2J\x08\x7f\u202e\u2066"

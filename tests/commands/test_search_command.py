@@ -1,4 +1,4 @@
-"""``lrp-axioms search`` says what is found, what is decided, and of what."""
+"""``lrp-axioms search`` prints the rules, the verdict, and the template that it decides."""
 
 import json
 

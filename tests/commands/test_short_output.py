@@ -1,4 +1,4 @@
-"""What ``reproduce`` prints fits two screens; pages have every row."""
+"""The output of ``reproduce`` fits two screens; pages have every row."""
 
 import ast
 import re

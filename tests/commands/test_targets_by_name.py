@@ -1,4 +1,4 @@
-"""What is explained can be said in the words of the head: a name, a token, an answer."""
+"""A target can be given in words of the head: a name, a token, an answer."""
 
 import json
 from types import SimpleNamespace
@@ -17,7 +17,7 @@ from transformers import (
     PreTrainedTokenizerFast,
 )
 
-from benchmarks.commands.console import asked
+from benchmarks.commands.console import invocation
 from benchmarks.commands.targets import parse_target
 from benchmarks.sources import models
 from numeric import attribute, explain, explain_generation
@@ -155,10 +155,10 @@ def test_a_token_that_has_another_one_behind_a_space_is_noted():
         (" fi", 257, []),
         ("Ġfi", 257, []),
     ):
-        asked.begin("explain", json=False, quiet=True, full=False)
+        invocation.begin("explain", json=False, quiet=True, full=False)
         assert parse_target(loaded, label, None, ["f"]) == number
         assert parse_target(loaded, label, None, ["f", "i"]) == number
-        assert asked.notes == says
+        assert invocation.notes == says
     with pytest.raises(ValueError, match=r"it is 2 tokens, 'i', 'f'; pass one of these, or an id"):
         parse_target(loaded, "if", None, ["f"])
 

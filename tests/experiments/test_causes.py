@@ -54,7 +54,7 @@ CAUSES = {
     "negation": ("anna is not calm and kind but truly bold ; kind", {2, 5, 10}, {2}),
     "sums": ("add 3 skip 5 add 9 ;", {0, 1, 4, 5}, {1, 5}),
 }
-"""By hand: all causes, and what carries the answer."""
+"""Task -> prompt, all causes, and the carriers of the answer, by hand."""
 
 
 @pytest.mark.parametrize("task", TASKS)
@@ -224,7 +224,7 @@ def test_the_model_follows_another_word_in_the_place_of_a_carrier(found):
     confirmed = measure.confirmation(found, fresh)
     assert np.mean(confirmed["follows"]) > 0.95
     assert np.mean(confirmed["lost"]) > 0.5
-    for one in fresh[:20]:  # and what another word gives is what the language says
+    for one in fresh[:20]:  # another word gives the answer that the language defines
         (place,) = one.carriers
         for words, of in replacements(one.task, one.words, place):
             assert words[place] == of

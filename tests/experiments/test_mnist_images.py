@@ -123,7 +123,7 @@ SPOILT = {
     ),
     "one array": one_array,
 }  # fmt: skip
-"""Of each way in which NumPy fails one: whatever it raises is told in the same words."""
+"""Files that make NumPy fail in every way: each error is reported in the same words."""
 
 
 @pytest.mark.parametrize("name", SPOILT)

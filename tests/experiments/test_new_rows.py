@@ -41,7 +41,7 @@ def configs(tmp_path, monkeypatch):
 
 
 def drawn(seed, **curves):
-    """Of two texts of four tokens."""
+    """Draws maps of two texts of four tokens."""
     values = np.random.default_rng(seed).normal(size=(2, 4))
     everything = np.ones((2, 4), dtype=bool)
     own = dict.fromkeys(("example", "label", "tokens", "target", "logit"), np.arange(2))

@@ -1,4 +1,4 @@
-"""The table of activation patching: its pairs, its rules one at a time, and what it sums up."""
+"""The table of activation patching: its pairs, its rules one at a time, and its means."""
 
 import math
 from dataclasses import replace
@@ -13,7 +13,7 @@ from benchmarks.experiments import drawing, tables
 from benchmarks.experiments.causes.language import TASKS, VOCABULARY, answer
 from benchmarks.experiments.patching import experiment as measure
 from benchmarks.experiments.patching.experiment import LABELS, MASK, RANDOM, RULES, WORD, ZEROS
-from benchmarks.experiments.patching.pairs import OPPOSITE, network, of_prompts, of_texts
+from benchmarks.experiments.patching.pairs import OPPOSITE, network, prompt_pairs, text_pairs
 from benchmarks.research.train_patching import RATES, train
 from benchmarks.sources import data, digests, models
 from numeric.evaluation.patching import ATTENTION, MLP, PLACES, RESIDUAL, Patched
@@ -25,7 +25,7 @@ TEXTS = ("A good film.", "Nothing of this kind.", "It was a dull, dull evening."
 
 def test_texts_have_one_word_replaced_by_its_opposite_or_masked():
     found = models.load("embedded")
-    pairs = list(of_texts(found, TEXTS, 5))
+    pairs = list(text_pairs(found, TEXTS, 5))
     assert [pair.text for pair in pairs] == [TEXTS[0], TEXTS[2]]
     for pair, word in zip(pairs, ("good", "dull"), strict=True):
         said = [found.tokenizer.tokenize(x) for x in (pair.text, word, OPPOSITE[word])]
@@ -40,12 +40,12 @@ def test_texts_have_one_word_replaced_by_its_opposite_or_masked():
         with torch.no_grad():
             output = found.model(**pair.clean)
         assert read(found.model, pair.clean, output, pair.target) > 0  # the predicted one is first
-    assert len(list(of_texts(found, TEXTS, 1))) == 1
+    assert len(list(text_pairs(found, TEXTS, 1))) == 1
 
 
 def test_prompts_have_another_answer_with_another_word_and_both_are_predicted():
     found = models.load("embedded-lm")
-    pairs = list(of_prompts(found, 12))
+    pairs = list(prompt_pairs(found, 12))
     tasks = []
     for pair in pairs:
         clean, other = (
@@ -62,9 +62,9 @@ def test_prompts_have_another_answer_with_another_word_and_both_are_predicted():
             with torch.no_grad():
                 assert found.model(**inputs).logits[0, -1].argmax() == label
     assert {*tasks} == {*TASKS}
-    assert [pair.text for pair in pairs] == [pair.text for pair in of_prompts(found, 12)]
+    assert [pair.text for pair in pairs] == [pair.text for pair in prompt_pairs(found, 12)]
     silent = replace(found, model=network(norms="before", seed=0).eval())
-    assert len(list(of_prompts(silent, 6))) < len(list(of_prompts(silent, 6, right=False))) == 6
+    assert len(list(prompt_pairs(silent, 6))) < len(list(prompt_pairs(silent, 6, right=False))) == 6
 
 
 def test_the_rules_alone_are_those_of_both_methods_together():

@@ -1,4 +1,4 @@
-"""The networks of the sweep on MNIST, and what each of its analyses compares."""
+"""The networks of the sweep on MNIST, and the maps that its analyses compare."""
 
 from dataclasses import asdict, replace
 from functools import partial

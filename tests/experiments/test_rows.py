@@ -1,4 +1,4 @@
-"""What is measured, as TOML: all files of the project load, and every wrong one is refused."""
+"""Rows of tables as TOML: all files of the project load, and every wrong one is refused."""
 
 import re
 import tomllib
@@ -248,7 +248,7 @@ def test_a_changed_rule_holds_in_every_layer_and_nowhere_else():
     assert {variant.method for variant in named.values()} <= set(METHODS)
 
 
-# What a run belongs to
+# Settings that tell runs apart
 
 
 BASE = rows.load("table2-sst2-loo")

@@ -1,4 +1,4 @@
-"""Tiny models of every architecture are general, and what measures them can fail."""
+"""Tiny models of every architecture are general, and every measure of them can fail."""
 
 import dataclasses
 import time

@@ -50,7 +50,7 @@ GIVEN = {
     "docs/LONG_TEXTS.md": "sentence_of = 0 * inputs['input_ids']",
     "docs/EVALUATE.md": "mine = theirs = attribute(model, inputs).relevance",
 }
-"""What a page takes from the first block of docs/EXPLAIN.md, and names of a reader's own."""
+"""Page -> names of a reader's own, after the first block of docs/EXPLAIN.md."""
 
 REVIEWS = ["A quiet, warm play.", "The lift was slow.", "Nobody laughed."]
 
@@ -74,7 +74,7 @@ def commands(code):
 
 @pytest.fixture
 def here(tmp_path, monkeypatch):
-    """A folder with what the pages name: the repository's own files, and texts of a reader."""
+    """Makes a folder of the files that pages name: the repository's, and texts of a reader."""
     for name in ("benchmarks", "docs"):
         (tmp_path / name).symlink_to(ROOT / name)
     (tmp_path / "reviews.txt").write_text("\n".join(REVIEWS))
@@ -119,7 +119,7 @@ def lrp_axioms(words, run):
     else:
         group = typer.main.get_command(app)
         name, command, rest = group.resolve_command(typer.Context(group), words)
-        command.make_context(name, rest)  # raises for what the command would refuse
+        command.make_context(name, rest)  # raises if the command refuses the options
 
 
 def make(words, run):

@@ -26,7 +26,7 @@ FORBIDDEN = {
 
 
 def imported_with(module: str, suspects: tuple[str, ...]) -> set[str]:
-    """Which of ``suspects`` a fresh interpreter has loaded after ``import module``."""
+    """Returns the ``suspects`` that a fresh interpreter has loaded after ``import module``."""
     code = f"import sys, {module}; print(*(set({suspects!r}) & set(sys.modules)))"
     fresh = subprocess.run(
         [sys.executable, "-c", code], cwd=ROOT, check=True, capture_output=True, text=True
@@ -81,7 +81,7 @@ def imported_by(code: str) -> set[str]:
 
 
 def in_order(files, *, whole=()):
-    """Modules, each after what it imports; CycleError if there is no such order.
+    """Sorts modules, each after its imports; CycleError if there is no such order.
 
     Packages that are ``whole`` count as one module.
     """
@@ -94,7 +94,7 @@ def in_order(files, *, whole=()):
 
 
 ROOMS = ("sources", "running", "experiments", "commands", "cli", "research")
-"""Of benchmarks, each of which imports only from those before it."""
+"""Rooms of benchmarks; each imports only from rooms before it."""
 
 
 @pytest.fixture
@@ -119,7 +119,7 @@ def test_no_module_imports_itself_by_way_of_others(files, way):
 
 
 def rooms_imported_from_below(files):
-    """Pairs of rooms of benchmarks of which the first imports the second, which is above it."""
+    """Yields pairs of rooms of benchmarks whose first imports the second from above."""
     place = {f"benchmarks.{room}": n for n, room in enumerate(ROOMS)}
     for name, code in files.items():
         room = ".".join(name.split(".")[:2])

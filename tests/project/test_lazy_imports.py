@@ -1,4 +1,4 @@
-"""What a command loads is bounded by name and number: what it does not use costs it nothing."""
+"""A command loads only modules that it uses: slow libraries by name, all modules by number."""
 
 import gc
 import subprocess
@@ -19,7 +19,7 @@ UNUSED = {"axioms.rules", "benchmarks.sources.data",
           "numeric.auditing", "numeric.compiling", "numeric.evaluation", "numeric.layer_mixes",
           "numeric.reference", "torchvision", "transformers.pipelines",
           "transformers.trainer"}  # fmt: skip
-"""What explaining one text needs nothing of."""
+"""Modules that explaining one text does not need."""
 COMMAND = """
 from benchmarks import cli
 sys.argv = ["lrp-axioms", *{arguments}]

@@ -1,4 +1,4 @@
-"""The page of models names every architecture, adds up, and says what is measured now."""
+"""The page of models names every architecture, adds up, and agrees with new measurements."""
 
 import re
 from pathlib import Path

@@ -1,4 +1,4 @@
-"""The notebooks run, and those that are kept are what their sources give at full size."""
+"""The notebooks run, and the kept ones have their sources' cells and full sizes."""
 
 import copy
 import gzip
@@ -77,7 +77,7 @@ class InThisProcess:
 
 
 def write_data(folder):
-    """What --data-dir holds, small: embedded sentences and digits under the names of the data."""
+    """Writes a small --data-dir: embedded sentences and digits under the names of the data."""
     found = data.load("embedded")
     pairs = sorted(zip(found.texts, found.labels, strict=True), key=lambda pair: len(pair[0]))[:8]
     lines = ["sentence\tlabel", *(f"{text}\t{label}" for text, label in pairs)]
@@ -132,7 +132,7 @@ def reduced(tmp_path_factory):
 
 
 def full_sizes():
-    """What each kept notebook says that it measured."""
+    """Returns notebook -> the sizes that its kept run must have measured."""
     theorems = (ROOT / "axioms" / "theorems").glob("test_*.py")
     statements = sum(len(THEOREM.findall(path.read_text(encoding="utf-8"))) for path in theorems)
     grid = mnist.declared()

@@ -1,4 +1,4 @@
-"""A record notices what was added, removed or changed, and goes on where it stopped."""
+"""A record notices added, removed and changed entries, and resumes where it stopped."""
 
 import json
 
@@ -10,7 +10,7 @@ from tests.support import record, recorded
 
 @pytest.fixture
 def run(monkeypatch, capsys, tmp_path):
-    """Runs the script on one part, in this process: exit code, and what is printed."""
+    """Runs the script on one part, in this process; returns exit code and printed lines."""
 
     def run(action, entry):
         monkeypatch.setattr(record, "PARTS", {"few": (entry, [("a", 1), ("b", 2), ("c", 3)])})

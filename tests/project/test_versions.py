@@ -1,4 +1,4 @@
-"""What ``make versions`` installs is what ``pyproject.toml`` allows."""
+"""``make versions`` installs versions that ``pyproject.toml`` allows."""
 
 import re
 import tomllib

@@ -1,4 +1,4 @@
-"""What is installed holds all that the program needs: it runs far from the repository."""
+"""The installed package is complete: the program runs far from the repository."""
 
 import os
 import re
@@ -54,7 +54,7 @@ def installed(tmp_path_factory):
 
 
 def absent(*extras):
-    """Modules that pip would not install for the core with these extras, and what they are of."""
+    """Returns module -> packages, for modules that the core with ``extras`` does not install."""
     wanted = list(PROJECT["dependencies"])
     for extra in extras:
         wanted += PROJECT["optional-dependencies"][extra]
@@ -76,7 +76,7 @@ def _applies(marker, extras):
 
 
 def run(installed, folder, command, *extras):
-    """A command in an environment that has no library but those of the core and of ``extras``."""
+    """Runs a command with no other libraries than the core's and the extras'."""
     environment = os.environ | {"PYTHONPATH": str(installed), "PYTHONSAFEPATH": "1"}
     program = PROGRAM.format(absent=absent(*extras))
     return subprocess.run(

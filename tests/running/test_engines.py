@@ -39,7 +39,7 @@ def done(folder, measure, engine=workers.IN_PROCESS, blocks=BLOCKS):
 @pytest.fixture(scope="module")
 def started():
     """Two workers; started here, as a cluster that a user has is, and ended with these tests."""
-    with clusters.started(gpus=0) as ray:  # a GPU's last bits are not those of a CPU
+    with clusters.started(gpus=0) as ray:  # a GPU's last bits differ from a CPU's
         yield ray
 
 

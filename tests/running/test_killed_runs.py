@@ -71,7 +71,7 @@ def test_a_killed_run_goes_on_and_ends_as_if_nothing_had_happened(
 
     assert not list(folder.glob(".*"))
     assert not (folder / "blocks").exists()  # the half-written block is gone
-    assert named <= left  # it may be killed before it names what it wrote
+    assert named <= left  # it may be killed before it names a written part
     assert len(measured) == killable.PARTS - named
     assert len(list(folder.glob("part-*"))) == 1
     assert run.table.equals(whole)  # bit for bit

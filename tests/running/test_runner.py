@@ -1,4 +1,4 @@
-"""Runs of a folder: what is measured, kept, and never lost, whenever a run ends."""
+"""Runs of a folder: blocks are measured once, and none is lost, whenever a run ends."""
 
 import json
 import multiprocessing

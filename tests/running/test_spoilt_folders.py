@@ -1,4 +1,4 @@
-"""What a folder of results is refused for: another record, and files that are spoilt."""
+"""A folder of results is refused for another record, and for spoilt files."""
 
 import hashlib
 import json

@@ -32,8 +32,8 @@ def test_too_few_lengths_have_no_exponent(lengths):
 
 
 @pytest.fixture
-def asked(monkeypatch):
-    """What is timed, as (method, rounds, warm-up rounds) of every method of every length."""
+def calls(monkeypatch):
+    """Collects (method, rounds, warm-up rounds) of every timed method and length."""
     found = []
 
     def counted(run, *, repeats, warm_up=1, **_):
@@ -44,30 +44,30 @@ def asked(monkeypatch):
     return found
 
 
-def of(method, asked):
-    return [(repeats, int(warm_up)) for name, repeats, warm_up in asked if name == method]
+def rounds(method, calls):
+    return [(repeats, int(warm_up)) for name, repeats, warm_up in calls if name == method]
 
 
-def test_leave_one_out_is_timed_once_per_length_and_long_texts_in_fewer_rounds(asked):
+def test_leave_one_out_is_timed_once_per_length_and_long_texts_in_fewer_rounds(calls):
     from benchmarks.sources import models
 
     classifier = models.load(str(EMBEDDED))
     found = time_by_length.lrp_versus_loo(classifier)
     assert [row["tokens"] for row in found.rows] == [8, 16, 32, 64, 128]
-    assert of("attnlrp", asked) == of("gradient", asked) == [(7, 1)] * 5
-    assert of("loo", asked) == [(1, 1), *[(1, 0)] * 4]
+    assert rounds("attnlrp", calls) == rounds("gradient", calls) == [(7, 1)] * 5
+    assert rounds("loo", calls) == [(1, 1), *[(1, 0)] * 4]
     assert found.notes == ()  # two lengths from 64 tokens on have no exponent
-    asked.clear()
+    calls.clear()
     found = time_by_length.lrp_versus_loo(classifier, longest=512)
     assert [row["tokens"] for row in found.rows] == list(time_by_length.LENGTHS)
-    assert of("attnlrp", asked)[5:] == [(2, 1)] * 2
+    assert rounds("attnlrp", calls)[5:] == [(2, 1)] * 2
     assert "From 64 to 512 tokens" in found.notes[0]
     assert found.notes[0].count(" 0.00 ±") == 4  # invented seconds do not grow
 
 
-def test_rounds_of_all_methods_alternate_where_ratios_within_a_round_are_wanted(asked):
+def test_rounds_of_all_methods_alternate_where_ratios_within_a_round_are_wanted(calls):
     time_by_length.by_length(tiny_bert(), lengths=(4,), repeats=3)
-    assert asked == [(name, 3, 1) for name in time_by_length.METHODS]
+    assert calls == [(name, 3, 1) for name in time_by_length.METHODS]
 
 
 def test_one_leave_one_out_is_compared_with_every_round_of_attnlrp():
@@ -86,17 +86,17 @@ def test_what_another_device_was_asked_is_waited_for(monkeypatch, device):
 
 @pytest.mark.parametrize("device", ["cpu", "meta"])
 def test_texts_are_timed_on_the_models_device(monkeypatch, device):
-    asked = []
+    calls = []
     monkeypatch.setattr(
-        time_by_length, "alternate", lambda _run, **options: asked.append(options) or {}
+        time_by_length, "alternate", lambda _run, **options: calls.append(options) or {}
     )
     time_by_length.by_length(tiny_bert().to(device), lengths=(4,), repeats=1)
-    assert [options["device"] for options in asked] == [torch.device(device)] * 2
+    assert [options["device"] for options in calls] == [torch.device(device)] * 2
 
 
 def test_nobody_waits_for_an_accelerator_that_is_not_used(monkeypatch):
-    asked = []
+    calls = []
     monkeypatch.setattr(torch.accelerator, "is_available", lambda: True)
-    monkeypatch.setattr(torch.accelerator, "synchronize", asked.append)
+    monkeypatch.setattr(torch.accelerator, "synchronize", calls.append)
     timing.alternate({"f": lambda: None}, repeats=1, device=torch.device("cpu"))
-    assert asked == []
+    assert calls == []

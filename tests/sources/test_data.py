@@ -1,5 +1,5 @@
-"""Texts by name: embedded, from a folder, from a Hub layout; every refusal says what is wrong,
-where, and what to do next."""
+"""Texts by name: embedded, from a folder, from a Hub layout; every refusal names the fault, the
+place and the next step."""
 
 import gzip
 import json
@@ -81,7 +81,7 @@ def test_the_hub_road_reads_a_repository_in_hub_layout(tmp_path, monkeypatch):
     repository = hub_data(tmp_path, ROWS)
     source = replace(data.SOURCES["sst2"], hub=str(repository))
     monkeypatch.setitem(data.SOURCES, "sst2", source)
-    texts = data.load("sst2")  # a folder has no revisions: that of the source is ignored
+    texts = data.load("sst2")  # a folder has no revisions: the source's is ignored
     assert list(zip(texts.texts, texts.labels, strict=True)) == ROWS
     assert texts.origin == f"hub:{repository}@{source.revision}"
 

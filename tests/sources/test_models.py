@@ -1,5 +1,5 @@
-"""Classifiers by name: embedded, from a folder, from the Hub's cache; every refusal says what is
-wrong, where, and what to do next."""
+"""Classifiers by name: embedded, from a folder, from the Hub's cache; every refusal names the
+fault, the place and the next step."""
 
 import json
 import os

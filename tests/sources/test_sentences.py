@@ -1,4 +1,4 @@
-"""The embedded sentences are what their card says, and every check rejects a wrong file."""
+"""The embedded sentences agree with their card, and every check rejects a wrong file."""
 
 import re
 from collections import Counter, defaultdict

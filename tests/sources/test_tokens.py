@@ -1,4 +1,4 @@
-"""Of a long text only a start is tokenised, and its tokens are those of the whole text."""
+"""Only the start of a long text is tokenised, with the same tokens as in the whole text."""
 
 import re
 import struct

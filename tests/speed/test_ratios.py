@@ -1,4 +1,4 @@
-"""A ratio that got worse is named; the page says what the baseline holds, and no more."""
+"""A ratio that got worse is named; the page has the baseline's ratios, and no others."""
 
 import json
 import re

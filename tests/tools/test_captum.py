@@ -1,4 +1,4 @@
-"""Inside Captum the numbers are those of ``attribute``."""
+"""Captum's wrapper returns the numbers of ``attribute``."""
 
 import importlib
 import importlib.util

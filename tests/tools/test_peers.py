@@ -1,4 +1,4 @@
-"""What other libraries do to pairs of implementations, where those libraries are installed."""
+"""Other libraries, where they are installed, explain pairs of implementations as documented."""
 
 import warnings
 from pathlib import Path

@@ -1,4 +1,4 @@
-"""What a pipeline of Transformers says is explained as ``attribute`` does."""
+"""Predictions of a Transformers pipeline are explained as by ``attribute``."""
 
 import pytest
 from transformers import pipeline

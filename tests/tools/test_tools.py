@@ -1,4 +1,4 @@
-"""Inside inseq and Quantus the numbers are those of ``attribute``, and the page of tools runs."""
+"""inseq and Quantus return the numbers of ``attribute``, and the page of tools runs."""
 
 import importlib
 import re

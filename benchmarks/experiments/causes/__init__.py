@@ -1,1 +1,1 @@
-"""A small language in which every answer has known causes, a model of it, and who finds them."""
+"""A small language with known causes of every answer, a model of it, and methods scored on it."""

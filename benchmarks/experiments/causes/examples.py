@@ -7,19 +7,19 @@ from dataclasses import dataclass
 from benchmarks.experiments.causes.language import KINDS, Words, answer, question
 
 DISTANCES = {"near": (1, 5), "middle": (6, 11), "far": (12, 40)}
-"""Words from the carrier that is farthest to the end of the prompt: least and most, by name."""
-LISTED = ("name", "thing", "adjective")  # kinds of which induction lists words
+"""Name -> least and most words from the farthest carrier to the end of the prompt."""
+LISTED = ("name", "thing", "adjective")  # induction lists words of these kinds
 
 
 @dataclass(frozen=True)
 class Example:
-    """A prompt with what is known of it; positions count words from 0."""
+    """A prompt with its answer and causes; positions count words from 0."""
 
     task: str
     words: Words
     answer: str
-    causes: frozenset[int]  # in the text: what carries the answer, and what leads to it
-    carriers: frozenset[int]  # those that must change for another answer
+    causes: frozenset[int]  # in the text: words that carry the answer, or lead to it
+    carriers: frozenset[int]  # causes that must change for another answer
     question: int  # where it starts
 
     @property
@@ -31,7 +31,7 @@ Drawn = tuple[list[str], set[int], set[int]]  # words, causes, carriers
 
 
 def examples(task: str, distance: str, count: int, *, seed: int) -> list[Example]:
-    """``count`` prompts of a task whose carriers are so far from their end (``DISTANCES``)."""
+    """Draws ``count`` prompts of a task, with carriers at a ``distance`` of their end."""
     least, most = DISTANCES[distance]
     rng = random.Random(f"{task} {distance} {seed}")
     found = []
@@ -43,14 +43,14 @@ def examples(task: str, distance: str, count: int, *, seed: int) -> list[Example
 
 
 def draw(task: str, rng: random.Random, *, size: float = 1.0) -> Example:
-    """A prompt of a task, of any length, and with its carriers anywhere.
+    """Draws a prompt of a task, of any length, and with its carriers anywhere.
 
-    ``size``, above 0, makes the longest prompts shorter: it is their share of what they could be.
+    ``size``, above 0 and at most 1, shortens the longest prompts to that share.
     """
     words, causes, carriers = DRAW[task](rng, lambda most: max(1, round(size * most)))
     words = tuple(words)
-    of = answer(task, words)
-    return Example(task, words, of, frozenset(causes), frozenset(carriers), question(task, words))
+    right, start = answer(task, words), question(task, words)
+    return Example(task, words, right, frozenset(causes), frozenset(carriers), start)
 
 
 def _recall(rng, up_to) -> Drawn:
@@ -69,7 +69,7 @@ def _induction(rng, up_to) -> Drawn:
 
 
 def _brackets(rng, up_to) -> Drawn:
-    """Closed and still open brackets, the bracket that is asked for, and a closed text."""
+    """Draws closed brackets, open ones with the one that the answer closes, and closed text."""
     before = _closed(rng, 2)
     for _ in range(rng.randint(0, up_to(2))):
         before += [_open(rng), *_closed(rng, 2)]
@@ -83,7 +83,7 @@ def _open(rng):
 
 
 def _closed(rng, pairs: int, depth: int = 3) -> list[str]:
-    """At most so many pairs of brackets, nested no deeper than ``depth``."""
+    """Draws at most so many pairs of brackets, nested no deeper than ``depth``."""
     words, expected = [], []
     for _ in range(2 * rng.randint(0, pairs)):
         if expected and (rng.random() < 0.5 or len(expected) == depth):

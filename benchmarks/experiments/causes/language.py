@@ -1,4 +1,4 @@
-"""The language: its words by kind, and what the answer to a prompt is, and why.
+"""The language: its words by kind, and the answer to a prompt with its causes.
 
 A prompt is a *text* and then a *question*, and ends right before its one-word answer:
 
@@ -46,10 +46,10 @@ Words = tuple[str, ...]
 
 @dataclass(frozen=True)
 class Task:
-    """A sort of prompt: its grammar, where its question starts, and the answer to it.
+    """A sort of prompt: its grammar, the start of its question, and its answer.
 
-    ``answer`` returns ``NO_ANSWER`` where the text does not hold one, and None of what is
-    ungrammatical in a way that ``grammar``, a regular expression over kinds, does not say.
+    ``grammar`` is a regular expression over kinds.  ``answer`` returns ``NO_ANSWER`` for a text
+    without one, and None for a prompt that is ungrammatical though its kinds match.
     """
 
     grammar: str
@@ -58,18 +58,18 @@ class Task:
 
 
 def answer(task: str, words: Words) -> str | None:
-    """The answer to a prompt, "" where its text holds none, and None if it is no such prompt."""
+    """Returns the answer to a prompt, "" if its text holds none, None if it is ungrammatical."""
     kinds = " ".join(KIND.get(word, word) for word in words)
     return TASKS[task].answer(words) if re.fullmatch(TASKS[task].grammar, kinds) else None
 
 
 def question(task: str, words: Words) -> int:
-    """The position at which the question starts: before it is the text."""
+    """Returns the position where the text ends and the question starts."""
     return TASKS[task].question(words)
 
 
 def replacements(task: str, words: Words, position: int) -> Iterator[tuple[Words, str]]:
-    """Grammatical prompts with another word of its kind at one position, and their answers."""
+    """Yields grammatical prompts with another word of its kind at one position, with answers."""
     for word in KINDS.get(KIND.get(words[position], ""), ()):
         other = (*words[:position], word, *words[position + 1 :])
         if word != words[position] and (found := answer(task, other)) is not None:
@@ -77,9 +77,9 @@ def replacements(task: str, words: Words, position: int) -> Iterator[tuple[Words
 
 
 def causes(task: str, words: Words) -> tuple[set[int], set[int]]:
-    """Positions of all causes of an answer, and of the words that carry it, by replacement."""
-    of, start = answer(task, words), question(task, words)
-    found = {n: {a for _, a in replacements(task, words, n)} - {of} for n in range(len(words))}
+    """Returns positions of an answer's causes, and of the words that carry it, by replacement."""
+    right, start = answer(task, words), question(task, words)
+    found = {n: {a for _, a in replacements(task, words, n)} - {right} for n in range(len(words))}
     carriers = {n for n, answers in found.items() if answers - {NO_ANSWER} and n < start}
     return {n for n, answers in found.items() if answers}, carriers
 
@@ -146,4 +146,4 @@ TASKS = {
     "negation": Task(f"name is {_said}( but {_said})* ; adjective", _semicolon, _negation),
     "sums": Task("(operator digit )+;", _semicolon, _sums),
 }
-"""By name, in the order in which tables list them."""
+"""Name -> task, in the order of tables."""

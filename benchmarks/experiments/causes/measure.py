@@ -26,7 +26,7 @@ from numeric.targets import logit
 
 MODEL = "embedded-lm"
 COUNT = 50  # prompts per task and distance
-SEED = 2 * 10**6  # of the prompts; those of training and of its accuracy are others
+SEED = 2 * 10**6  # of the prompts; training and its accuracy have other seeds
 TOGETHER = 25  # prompts per batch
 MEASURES = {
     "pointing": "share of prompts in which the largest relevance by size is a cause's",
@@ -42,11 +42,11 @@ STYLES = (
     ("#0072B2", "o"), ("#D55E00", "s"), ("#009E73", "^"), ("#CC79A7", "v"),
     ("#E69F00", "x"), ("#000000", "D"), ("#56B4E9", "P"), ("#777777", "*"),
 )  # fmt: skip
-"""Colour (Okabe and Ito's, which the colour-blind tell apart) and marker, by turn of the method."""
+"""Colour (of Okabe and Ito's palette for the colour-blind) and marker of each method in turn."""
 
 
-def answering(classifier: models.Classifier, table: str = "causes") -> str:
-    """The model that is asked: in place of the embedded classifier the embedded language model.
+def language_model(classifier: models.Classifier, table: str = "causes") -> str:
+    """Names the model to explain: the embedded language model for the embedded classifier.
 
     Raises ValueError for any other model that does not read and write words of the language.
     """
@@ -69,7 +69,7 @@ def causes(
 ) -> Result:
     """All methods on ``count`` prompts of every task and distance, shared out to ``each``.
 
-    ``model``: the name of one that is ``answering``.
+    ``model``: a name that ``language_model`` returns.
     """
     loaded = _model(model)
     cells = [(task, distance) for task in TASKS for distance in DISTANCES]
@@ -102,9 +102,9 @@ _model = cache(lambda name: models.load(name))
 
 
 def cell(count: int, model: str, which: tuple[str, str]) -> dict[str, list]:
-    """Columns of one task and distance, one line per prompt."""
+    """Computes columns of one task and distance, one line per prompt."""
     task, distance = which
-    asked = _model(model)
+    loaded = _model(model)
     words = lambda prompt: len(prompt.words)  # sorted, for little padding
     prompts = sorted(examples(task, distance, count, seed=SEED), key=words)
     columns: dict[str, list] = {
@@ -116,11 +116,11 @@ def cell(count: int, model: str, which: tuple[str, str]) -> dict[str, list]:
         "carriers": [sorted(prompt.carriers) for prompt in prompts],
         "words": [prompt.question for prompt in prompts],
         "chance": [len(prompt.causes) / (1 + prompt.question) for prompt in prompts],
-        **confirmation(asked, prompts),
+        **confirmation(loaded, prompts),
     }
     for method in METHODS:
         parts = (prompts[n : n + TOGETHER] for n in range(0, count, TOGETHER))
-        maps = [relevance for part in parts for relevance in relevances(asked, part, method)]
+        maps = [relevance for part in parts for relevance in relevances(loaded, part, method)]
         scores = [score(r, prompt) for r, prompt in zip(maps, prompts, strict=True)]
         columns[f"{method} relevance"] = [r.tolist() for r in maps]
         for key in scores[0]:
@@ -144,9 +144,9 @@ def relevances(
 
 
 def score(relevance: np.ndarray, prompt: Example) -> dict[str, float]:
-    """All of ``MEASURES`` of one map, whose first value is that of <s>; ties count against it.
+    """Computes all ``MEASURES`` of one map, which begins with <s>; ties count against it.
 
-    Also the share of the question in the sum of relevance by size over the whole prompt.
+    Adds the share of the question in the sum of relevance by size over the whole prompt.
     """
     text = relevance[: 1 + prompt.question]
     word = np.arange(len(text)) - 1  # <s> is before the first
@@ -186,7 +186,7 @@ def confirmation(found: models.Classifier, prompts: Sequence[Example]) -> dict[s
 
 
 def predicted(found: models.Classifier, words, *, without: Sequence[int] = ()) -> list[str]:
-    """The most probable next word of each prompt; ``without``: a word of each is masked."""
+    """Predicts the next word of each prompt; ``without``: masks a word of each."""
     inputs = _encode(found, words)
     last = inputs["attention_mask"].sum(dim=1) - 1
     for row, place in enumerate(without):
@@ -202,7 +202,7 @@ def _encode(found, words):
 
 
 def table(columns: dict[str, list]) -> Iterator[dict]:
-    """A row per measure, task and distance, with every method's value and interval, and chance."""
+    """Yields a row per measure, task and distance, with values, intervals, and chance."""
     tasks, distances = (np.array(columns[key]) for key in ("task", "distance"))
     for measure in MEASURES:
         for task in (*dict.fromkeys(columns["task"]), ALL):
@@ -220,7 +220,7 @@ def table(columns: dict[str, list]) -> Iterator[dict]:
 
 
 def share(values) -> tuple[float, float, float]:
-    """A share of prompts and the ends of its 95 % Wilson interval."""
+    """Returns a share of prompts and the ends of its 95 % Wilson interval."""
     from scipy.stats import binomtest  # which takes its time to load, and other tables do without
 
     found = binomtest(int(np.sum(values)), len(values)).proportion_ci(method="wilson")
@@ -282,7 +282,7 @@ _narrow = lambda label: "\n".join(label.replace("gradient ×", "grad. x").rsplit
 
 EXPERIMENT = Experiment(
     name="causes",
-    prepare=lambda request: {"model": answering(request.classifier)},
+    prepare=lambda request: {"model": language_model(request.classifier)},
     run=lambda request, model: causes(
         model=model, count=request.prompts or COUNT, each=request.each, track=request.track
     ),

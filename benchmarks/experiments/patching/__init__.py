@@ -1,1 +1,1 @@
-"""LRP against activation patching: what coefficients predict of activations that are replaced."""
+"""LRP against activation patching: do coefficients predict the effect of replaced activations?"""

@@ -9,9 +9,9 @@ import numpy as np
 from axioms import kinds
 from axioms.composites import ATTNLRP, BYPASS, CP_LRP, GRADIENT_X_INPUT, Composite
 from benchmarks.errors import UnavailableError
-from benchmarks.experiments.causes.measure import answering
+from benchmarks.experiments.causes.measure import language_model
 from benchmarks.experiments.maps import means
-from benchmarks.experiments.patching.pairs import Pair, network, of_prompts, of_texts
+from benchmarks.experiments.patching.pairs import Pair, network, prompt_pairs, text_pairs
 from benchmarks.experiments.record import Experiment, above_interval, number, value
 from benchmarks.experiments.result import Result, joined
 from benchmarks.running.workers import Each, Track, collected, in_turn, untracked
@@ -25,9 +25,9 @@ LABELS = {
     "gradient": "gradient", "norms": "norms", "activations": "activ.", "gates": "gates",
     "halves": "halves", "bypass": "bypass", "attnlrp": "AttnLRP", "cp-lrp": "CP-LRP",
 }  # fmt: skip
-"""Set of rules -> what its column is called."""
+"""Set of rules -> header of its column."""
 RANDOM = {"random, pre-norm": "before", "random, post-norm": "after"}
-"""Models of one architecture with random weights -> where its norms are."""
+"""Model with random weights -> place of its norms, before or after attention and MLP."""
 WORD, TENTH, MASK, ZEROS = "another word", "a tenth of it", "[MASK]", "zeros"
 CORRUPTED = {
     WORD: "patched is what the run of the text with the other word has there",
@@ -56,12 +56,12 @@ RULES = {
 """The gradient, each rule of LRP alone with the gradient elsewhere, and all of them together."""
 
 
-def asked(classifier: models.Classifier) -> tuple[str, ...]:
-    """The models that are measured: in place of the embedded classifier four, else one."""
+def model_names(classifier: models.Classifier) -> tuple[str, ...]:
+    """Names the models to measure: four for the embedded classifier, else the model itself."""
     if classifier.name == "embedded":
         return ("embedded", "embedded-lm", *RANDOM)
     is_class = classifier.explains == "class"
-    return (classifier.name if is_class else answering(classifier, table="patching"),)
+    return (classifier.name if is_class else language_model(classifier, table="patching"),)
 
 
 def measured(
@@ -72,7 +72,7 @@ def measured(
     each: Each = in_turn,
     track: Track = untracked,
 ) -> Result:
-    """The table of all ``RULES`` on at most ``count`` pairs of every model and corruption."""
+    """Measures all ``RULES`` on at most ``count`` pairs of every model and corruption."""
     cells = [(name, kind) for name in names for kind in CORRUPTED if _has(name, kind)]
     measure = partial(cell, count, data)
     found = collected(measure, cells, each=each, track=track, description="patching")
@@ -103,7 +103,7 @@ def measured(
 
 
 def _has(name: str, kind: str) -> bool:
-    """Random models are measured for their norms alone, and only some tokenizers have a mask."""
+    """Whether a model is measured: random ones for norms alone, masks if there is a token."""
     if name in RANDOM:
         return kind in (WORD, TENTH)
     return kind != MASK or model(name).tokenizer.mask_token_id is not None
@@ -115,20 +115,20 @@ def model(name: str) -> models.Classifier:
 
 
 def with_random_weights(name: str) -> models.Classifier:
-    """A small OPT with weights of the size of trained ones, which reads the language of causes."""
+    """Makes a small OPT for the language of causes, with random weights as large as trained."""
     found = network(norms=RANDOM[name], seed=0, init_std=0.15).eval()
     reader = models.load("embedded-lm")
     return replace(reader, model=found, name=name, sha256=digests.of_model(found))
 
 
 def cell(count: int, data: Texts, which: tuple[str, str]) -> dict[str, list]:
-    """Columns of one model and corruption: a line per pair and kind of place."""
+    """Computes columns of one model and corruption: a line per pair and kind of place."""
     name, kind = which
     of = model(name)
     if of.explains == "class":
-        pairs = list(of_texts(of, data.texts, count))
+        pairs = list(text_pairs(of, data.texts, count))
     else:
-        pairs = list(of_prompts(of, count, right=name not in RANDOM))
+        pairs = list(prompt_pairs(of, count, right=name not in RANDOM))
     if not pairs:
         raise UnavailableError(
             f"model {name!r}: none of {len(data.texts)} texts has a word whose opposite is as many "
@@ -146,7 +146,7 @@ def patched(of: models.Classifier, pair: Pair, kind: str) -> Patched:
 
 
 def scores(found: Patched) -> Iterator[dict]:
-    """By kind of place: r of every rule, and where theorem 57 has the held deviation closer."""
+    """Returns by kind of place r of every rule, and whether theorem 57 prefers held deviations."""
     closer = found.held_is_closer()
     for place in PLACES:
         keep = found.keep[place].reshape(1, -1)
@@ -162,7 +162,7 @@ def scores(found: Patched) -> Iterator[dict]:
 
 
 def table(columns: dict[str, list]) -> Iterator[dict]:
-    """A row per model, corruption and kind of place; "gain" is that of norms over the gradient."""
+    """Yields a row per model, corruption and kind of place; "gain": of norms over the gradient."""
     of = {key: np.array(columns[key]) for key in ("model", "corrupted", "place")}
     for name in dict.fromkeys(columns["model"]):
         for kind in dict.fromkeys(of["corrupted"][of["model"] == name].tolist()):
@@ -193,7 +193,7 @@ def notes(rows: Sequence[dict]) -> Iterator[str]:
 
 
 def figure(result):
-    """r of every set of rules by kind of place, for each model whose weights are trained."""
+    """Draws r of every set of rules by kind of place, for each trained model."""
     from benchmarks.experiments import drawing
 
     rows = [row for row in result.rows if row["corrupted"] in ("another word", "zeros")]
@@ -217,7 +217,7 @@ def figure(result):
 
 EXPERIMENT = Experiment(
     name="patching",
-    prepare=lambda request: {"names": asked(request.classifier)},
+    prepare=lambda request: {"names": model_names(request.classifier)},
     run=lambda request, names: measured(
         names, request.data, request.prompts or COUNT, each=request.each, track=request.track
     ),

@@ -13,7 +13,7 @@ from benchmarks.experiments.causes.language import ID, NO_ANSWER, TASKS, VOCABUL
 from benchmarks.sources.models import Classifier
 from numeric.targets import Target, logit
 
-SEED = 3 * 10**6  # of the prompts; those of training, of its accuracy and of "causes" are others
+SEED = 3 * 10**6  # of the prompts; training, its accuracy and "causes" have other seeds
 DISTANCES = ("near", "middle")
 OPPOSITES = (
     "good bad", "great awful", "wonderful dreadful", "brilliant dull", "lovely ugly",
@@ -22,12 +22,12 @@ OPPOSITES = (
     "never always", "moving boring", "better worse", "gripping tedious", "happy sad",
 )  # fmt: skip
 OPPOSITE = {b: a for a, b in map(str.split, OPPOSITES)} | dict(map(str.split, OPPOSITES))
-"""The opposite of a judging word; where it has several, the last that is listed."""
+"""Judging word -> its opposite; of several, the last one listed."""
 Inputs = dict[str, torch.Tensor]
 
 
 def network(*, norms: str, seed: int, init_std: float = 0.02) -> PreTrainedModel:
-    """An OPT of 4 layers with random weights, its norms before attention and MLP or after them."""
+    """Makes an OPT of 4 layers with random weights, norms before or after attention and MLP."""
     from transformers import OPTConfig, OPTForCausalLM
 
     torch.manual_seed(seed)
@@ -43,7 +43,7 @@ def network(*, norms: str, seed: int, init_std: float = 0.02) -> PreTrainedModel
 
 @dataclass(frozen=True)
 class Pair:
-    """A text, the same with another word and with that word masked, and what is explained."""
+    """A text, copies with one word replaced and with that word masked, and the target."""
 
     text: str
     clean: Inputs
@@ -52,11 +52,10 @@ class Pair:
     target: Target
 
 
-def of_texts(classifier: Classifier, texts: Sequence[str], count: int) -> Iterator[Pair]:
-    """The ``count`` shortest texts in which a word has an opposite of as many tokens.
+def text_pairs(classifier: Classifier, texts: Sequence[str], count: int) -> Iterator[Pair]:
+    """Yields the ``count`` shortest texts with a word whose opposite has as many tokens.
 
-    Explained is the logit of the class that is predicted of the text, less that of the class that
-    comes second.
+    The target is the logit of the predicted class less the logit of the second class.
     """
     found = []
     for text in texts:
@@ -76,11 +75,12 @@ def of_texts(classifier: Classifier, texts: Sequence[str], count: int) -> Iterat
         yield Pair(text, clean, other, masked, logit(first) - logit(second))
 
 
-def of_prompts(asked: Classifier, count: int, *, right: bool = True) -> Iterator[Pair]:
-    """``count`` prompts of the language of causes, in which another word carries another answer.
+def prompt_pairs(classifier: Classifier, count: int, *, right: bool = True) -> Iterator[Pair]:
+    """Yields ``count`` prompts of the language of causes, with a word that carries the answer.
 
-    All tasks and distances in turn.  Explained is the logit of the answer less that of the other
-    answer.  ``right``: only prompts of which the model answers both right, of four times as many.
+    Tasks and distances take turns.  The target is the logit of the answer less the logit of the
+    other word's answer.  ``right``: of four times as many prompts, keeps pairs that the model
+    answers right.
     """
     rng = random.Random(SEED)
     cells = [(task, distance) for task in TASKS for distance in DISTANCES]
@@ -91,9 +91,9 @@ def of_prompts(asked: Classifier, count: int, *, right: bool = True) -> Iterator
         carrier = rng.choice(sorted(example.carriers))
         others = replacements(example.task, example.words, carrier)
         words, answer = rng.choice([x for x in others if x[1] not in (NO_ANSWER, example.answer)])
-        clean, other = (_encoded(asked, " ".join(x)) for x in (example.words, words))
+        clean, other = (_encoded(classifier, " ".join(x)) for x in (example.words, words))
         first, second = (ID[x] for x in (example.answer, answer))
-        if right and [_predicted(asked, x) for x in (clean, other)] != [first, second]:
+        if right and [_predicted(classifier, x) for x in (clean, other)] != [first, second]:
             continue
         yield Pair(" ".join(example.words), clean, other, None, logit(first) - logit(second))
         found += 1
@@ -101,10 +101,10 @@ def of_prompts(asked: Classifier, count: int, *, right: bool = True) -> Iterator
             return
 
 
-def _encoded(asked: Classifier, text: str) -> Inputs:
-    return dict(asked.tokenizer(text, return_tensors="pt", return_token_type_ids=False))
+def _encoded(classifier: Classifier, text: str) -> Inputs:
+    return dict(classifier.tokenizer(text, return_tensors="pt", return_token_type_ids=False))
 
 
-def _predicted(asked: Classifier, inputs: Inputs) -> int:
+def _predicted(classifier: Classifier, inputs: Inputs) -> int:
     with torch.inference_mode():
-        return int(asked.model(**inputs).logits[0, -1].argmax())
+        return int(classifier.model(**inputs).logits[0, -1].argmax())

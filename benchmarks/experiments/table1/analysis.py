@@ -28,9 +28,9 @@ def analyse(
     mean: Tensor,
     batch: int = 20,
 ) -> dict[str, np.ndarray]:
-    """r of every analysis, (example,) each, and the differences of LOO and IG between the orders.
+    """Computes r of every analysis, (example,), and the orders' differences in LOO and IG.
 
-    pixels: (example, token), what the network gets; ink: (example, token), which count as ink;
+    pixels: (example, token), input of the network; ink: (example, token), whether a pixel is ink;
     mean: (token,), the training mean; axes: the table "analysis" of the configuration.
     Raises ArithmeticError if LOO or IG depend on the order.
     """
@@ -62,7 +62,7 @@ def analyse(
 
 
 def _maps(model, pixels, target, *, mean, axes):
-    """All maps of some images by key, (example, token), in logits."""
+    """Returns key -> maps of some images, (example, token), in logits."""
     maps = {"LOO": methods.leave_one_out(model, pixels, target)}
     embedding = model.embed(pixels)
     for order in ORDERS:
@@ -82,7 +82,7 @@ def _maps(model, pixels, target, *, mean, axes):
 
 
 def difference(name, left, right):
-    """Largest difference of two maps in units of the largest value, per image."""
+    """Returns the largest difference of two maps in units of the largest value, per image."""
     found = abs(left - right).max(axis=1) / abs(left).max(axis=1)
     if not (found <= INVARIANCE).all():
         raise ArithmeticError(
@@ -93,7 +93,7 @@ def difference(name, left, right):
 
 
 def analyses(axes: dict) -> Iterator[dict[str, str]]:
-    """Every analysis as a dict of its settings: what is compared, and how."""
+    """Yields every analysis as a dict of its settings, with the pair that it compares."""
     pairs = ("AttnLRP L vs R", *(f"AttnLRP {order} vs LOO" for order in ORDERS))
     both = {"maps": axes["maps"], "pixels": axes["pixels"]}
     lrp = {"pair": pairs, "level": axes["level"], "bias": axes["bias"]} | both
@@ -108,7 +108,7 @@ def column(settings: dict) -> str:
 
 
 def _compared(settings):
-    """Keys of the two maps of one analysis."""
+    """Returns the keys of the two maps of an analysis."""
     if settings["pair"] == "IG vs LOO":
         return ("IG", ORDERS[0], settings["baseline"]), "LOO"
     keys = [("AttnLRP", order, settings["bias"], settings["level"]) for order in ORDERS]

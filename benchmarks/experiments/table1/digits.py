@@ -7,7 +7,7 @@ Specification:
 - L is ``qk_first`` and R is ``kv_first`` (`methods`).
 - Maps raw, and divided by their sum as in §4.1 ("sum to one").
 - All pixels as in the paper, and ink alone (pixel > 0): a blank pixel is 0 in every map, so
-  those pairs of zeros correlate by construction.
+  blank pixels correlate by construction.
 The paper has 14×14 MNIST and does not describe its embedding; here it is 8×8 and learned.
 """
 
@@ -52,7 +52,7 @@ SEEDS = (0, 1, 2)
 
 @dataclass(frozen=True, kw_only=True)
 class Network:
-    """All that one network gives: values per test image, and its accuracy on the whole split."""
+    """Results of one network: values per test image, and its accuracy on the whole split."""
 
     examples: dict[str, np.ndarray]  # (example,): labels, logits, and every r and sum
     maps: dict[str, np.ndarray]  # (example, token), in logits: "IG L", "AttnLRP R", ...
@@ -61,9 +61,9 @@ class Network:
 
 @cache
 def images() -> dict[str, tuple[Tensor, Tensor]]:
-    """Pixels (example, token) in [0, 1], float64, and labels, by split: 1437 train, 360 test.
+    """Returns pixels (example, token) in [0, 1] and labels by split: 1437 "train", 360 "test".
 
-    "fit" and "validation" are four fifths and one fifth of "train".
+    Pixels are float64; "fit" and "validation" are four fifths and one fifth of "train".
     """
     from sklearn.datasets import load_digits
 
@@ -82,7 +82,7 @@ def _stratified(pixels, labels, *, size):
 
 
 def train(*, seed: int, epochs: int = EPOCHS, learning_rate: float = 1e-3) -> LinearAttention:
-    """A float64 classifier trained by Adam and cross-entropy (Appendix B.1.1), frozen.
+    """Trains a float64 classifier by Adam and cross-entropy (Appendix B.1.1), and freezes it.
 
     Equal arguments give equal weights; the global random state is left as it was.
     """
@@ -92,7 +92,7 @@ def train(*, seed: int, epochs: int = EPOCHS, learning_rate: float = 1e-3) -> Li
 
 
 def fit(split, *, seed, epochs, learning_rate=1e-3):
-    """The model after every epoch; sets the global random state."""
+    """Yields the model after every epoch; sets the global random state."""
     torch.manual_seed(seed)
     pixels, labels = images()[split]
     model = LinearAttention(tokens=pixels.shape[1]).double()
@@ -103,8 +103,8 @@ def fit(split, *, seed, epochs, learning_rate=1e-3):
 def from_sums(model: LinearAttention, pixels: Tensor) -> Tensor:
     """Computes ``model(pixels)`` in a third of its time: training explains nothing.
 
-    A query, key or value is pixel times one vector plus another of its place, and the readout is
-    averaged over places; so no product over places and channels is left but those of weights.
+    A query, key or value is the pixel times one vector plus a vector of its place, and the readout
+    is averaged over places; so only products of weights run over places and channels.
     """
     maps = model.query, model.key, model.value
     (q, q_at), (k, k_at), (v, v_at) = ((w(model.direction), w(model.position)) for w in maps)
@@ -116,12 +116,12 @@ def from_sums(model: LinearAttention, pixels: Tensor) -> Tensor:
 
 
 def accuracy(model: LinearAttention, *, split: str = "test") -> float:
-    """Share of correctly classified images of one split."""
+    """Returns the share of correctly classified images of a split."""
     return methods.accuracy(model, *images()[split])
 
 
 def explain(model, pixels: Tensor, target: Tensor, *, eps: float) -> dict[str, np.ndarray]:
-    """All maps of Table 1 by name, such as "AttnLRP L": (example, token), in logits."""
+    """Returns all maps of Table 1 by name, such as "AttnLRP L": (example, token), in logits."""
     maps = {}
     for side, factorization in SIDES.items():
         network = partial(model, factorization=factorization)
@@ -136,7 +136,7 @@ def explain(model, pixels: Tensor, target: Tensor, *, eps: float) -> dict[str, n
 def measured(
     *, seed: int = 0, epochs: int = EPOCHS, eps: float = 1e-6, count: int | None = None
 ) -> Network:
-    """One network on the first ``count`` test images (None: all 360); ``seed`` fixes its training.
+    """Measures a network on the first ``count`` test images (None: 360); ``seed``: of training.
 
     Raises ArithmeticError if IG is not complete.
     """
@@ -158,7 +158,7 @@ def measured(
 
 
 def _pair(maps, explainer, pair):
-    """The two maps of a column: "L vs LOO" compares with the LOO of the same factorization."""
+    """Returns the two maps of a column; "L vs LOO" takes the LOO of factorization L."""
     left, right = pair.split(" vs ")
     other = f"LOO {left}" if right == "LOO" else f"{explainer} {right}"
     return maps[f"{explainer} {left}"], maps[other]
@@ -235,7 +235,7 @@ def _row(runs, examples, explainer, pair, paper):
 
 
 def figure(result):
-    """r of each pair of maps as points, raw and normalised, with the paper's numbers."""
+    """Draws r of each pair of maps as points, raw and normalised, with the paper's numbers."""
     from benchmarks.experiments import drawing
 
     figure = drawing.empty(7, 3)

@@ -14,10 +14,10 @@ ANY = "–"  # a number that does not depend on an axis
 def findings(
     rows: list[dict], *, tolerance: float, accuracy: float, invariance: dict[str, tuple[float, int]]
 ) -> Iterator[str]:
-    """One sentence per number of the paper, one on all together, on accuracy and on invariance.
+    """Yields a sentence per number of the paper, on all together, on accuracy and on invariance.
 
-    rows: those of `mnist.sweep`; invariance: the largest difference between the two orders, by
-    explainer, in units of a map's largest value, and of how many images.
+    rows: of `mnist.sweep`; invariance: explainer -> the largest difference between the two orders,
+    in units of a map's largest value, and its number of images.
     """
     yield from accuracies(rows, accuracy)
     for number in dict.fromkeys(row["number"] for row in rows):
@@ -44,7 +44,7 @@ def accuracies(rows: list[dict], least: float) -> Iterator[str]:
 
 
 def together(rows: list[dict]) -> list[tuple[dict, set[str]]]:
-    """Every complete specification with the numbers that it reaches, most first.
+    """Yields every complete specification with the numbers that it reaches, most first.
 
     A complete one fixes network, level, bias, baseline, sides, maps and pixels for all numbers.
     """
@@ -106,7 +106,7 @@ def _network(row):
 
 
 def _name(row):
-    """A specification in words."""
+    """Describes a specification in words."""
     words = {
         "level": "at the {}",
         "bias": "bias {} the denominator",
@@ -118,7 +118,7 @@ def _name(row):
 
 
 def strips(result):
-    """Every specification as a dot, grouped by pooling; the paper's number as a line.
+    """Draws every specification as a dot, grouped by pooling; the paper's number as a line.
 
     Dark: networks as accurate as the paper's; open: less accurate.
     """
@@ -150,7 +150,7 @@ def strips(result):
 
 
 def _strips(rows, number, least):
-    """Rows of one number by marker and by whether the network is accurate; the others first."""
+    """Groups rows of a number by marker and accuracy of the network; inaccurate ones first."""
     for good in (False, True):
         for positions, marker in MARKERS.items():
             about = number, positions, good
@@ -159,7 +159,7 @@ def _strips(rows, number, least):
 
 
 def _spread(count):
-    """Offsets that tell dots of one group apart: the same ones every time."""
+    """Returns fixed offsets that tell dots of a group apart."""
     return (np.arange(count) * 0.618034 % 1 - 0.5) * 0.7
 
 

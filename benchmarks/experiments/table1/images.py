@@ -37,9 +37,9 @@ class Images:
 
 
 def load(*, data_dir: Path | None = None) -> Images:
-    """MNIST from ``data_dir``/mnist.npz if given, else from the Hub, as 14×14 pixels.
+    """Loads MNIST from ``data_dir``/mnist.npz if given, else from the Hub, as 14×14 pixels.
 
-    Raises UnavailableError for what is missing, and ValueError for a file that is broken or has
+    Raises UnavailableError for a missing file, and ValueError for a file that is broken or has
     arrays of another kind.
     """
     if data_dir is None:
@@ -58,7 +58,7 @@ def load(*, data_dir: Path | None = None) -> Images:
 
 
 def quarter(images: np.ndarray) -> Tensor:
-    """Mean of every 2×2 block: (example, 28, 28) uint8 -> (example, 196) float64 in [0, 1]."""
+    """Averages 2×2 blocks: (example, 28, 28) uint8 -> (example, 196) float64 in [0, 1]."""
     blocks = images.reshape(-1, 14, 2, 14, 2).astype(np.float64)
     return torch.from_numpy(blocks.mean(axis=(2, 4)).reshape(-1, 196) / 255)
 
@@ -84,7 +84,7 @@ def _read(path):
 
 
 def _split(arrays, split, data_dir, origin):
-    """Images and labels of one split, checked."""
+    """Checks and returns images and labels of a split."""
     where = origin if data_dir is None else Path(data_dir) / FILE
     names = [f"{letter}_{split}" for letter in "xy"]
     if missing := [name for name in names if name not in arrays]:

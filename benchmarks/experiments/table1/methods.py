@@ -31,8 +31,8 @@ def fit(
 ):
     """Trains by Adam and cross-entropy (Appendix B.1.1); yields the model after every epoch.
 
-    The order of the images comes from the global random state.  ``logits``: what gives those of
-    ``model`` faster than it.
+    The order of the images comes from the global random state.  ``logits``: a faster function with
+    the logits of ``model``.
     """
     logits = logits or model
     optimizer = torch.optim.Adam(model.parameters(), lr=learning_rate)
@@ -46,17 +46,17 @@ def fit(
 
 @torch.no_grad()
 def accuracy(model: Logits, pixels: Tensor, labels: Tensor, *, batch: int = 500) -> float:
-    """Share of correctly classified images."""
+    """Returns the share of correctly classified images."""
     found = torch.cat([model(part).argmax(dim=1) for part in pixels.split(batch)])
     return float((found == labels).double().mean())
 
 
 @torch.no_grad()
 def leave_one_out(model: Logits, pixels: Tensor, target: Tensor) -> Tensor:
-    """Logit of the target minus the same with one pixel at 0 (§4.1): (example, token)."""
+    """Returns the target's logit less the logit with one pixel at 0 (§4.1): (example, token)."""
     result = torch.zeros_like(pixels)
     for row, x, c in zip(result, pixels, target, strict=True):
-        (there,) = x.nonzero(as_tuple=True)  # to remove what is 0 already changes nothing
+        (there,) = x.nonzero(as_tuple=True)  # removing a pixel at 0 changes nothing
         without = x.repeat(len(there), 1)
         without[torch.arange(len(there)), there] = 0
         row[there] = model(x[None])[0, c] - model(without)[:, c]
@@ -66,7 +66,7 @@ def leave_one_out(model: Logits, pixels: Tensor, target: Tensor) -> Tensor:
 def integrated_gradients(
     model: Logits, inputs: Tensor, target: Tensor, *, baseline: Tensor | float = 0.0
 ) -> Tensor:
-    """Integrated Gradients from ``baseline`` to ``inputs`` (Appendix A), exact, in logits.
+    """Computes exact Integrated Gradients from ``baseline`` to ``inputs`` (Appendix A), in logits.
 
     The logit is a polynomial of degree 3 along the path, its gradient one of degree 2, and two
     Gauss-Legendre nodes integrate up to degree 3.

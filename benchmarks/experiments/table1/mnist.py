@@ -1,4 +1,6 @@
-"""Table 1 on 14×14 MNIST as a sweep over what the paper leaves open (configs/table1-mnist.toml).
+"""Table 1 on 14×14 MNIST as a sweep over choices that the paper leaves open.
+
+``configs/table1-mnist.toml`` lists them.
 
 Every specification is declared beforehand, and all are reported; none is chosen.
 """
@@ -65,7 +67,7 @@ class Grid:
 
 
 def declared(*, reduced: bool = False) -> Grid:
-    """The grid of configs/table1-mnist.toml; reduced: three networks, for seconds."""
+    """Reads the grid of configs/table1-mnist.toml; reduced: three networks, for seconds."""
     table = schema.read(CONFIG, Declared, "declaration of Table 1")
     main, less = table.main, table.reduced
     seeds = main.pop("seeds")
@@ -87,9 +89,9 @@ def declared(*, reduced: bool = False) -> Grid:
 def sweep(
     images: Images, *, output: Path, reduced: bool = False, track: Track = untracked
 ) -> Result:
-    """Trains and analyses every declared specification; what ``output`` already has is kept.
+    """Trains and analyses every declared specification that ``output`` does not have yet.
 
-    ``output`` gets one Parquet file per network, of r per test image.  Raises RunError for a
+    ``output`` gets one Parquet file per network, with r per test image.  Raises RunError for a
     folder of another configuration, a broken file, or too few images, and ArithmeticError if LOO
     or IG differ between the two orders.
     """
@@ -100,7 +102,7 @@ def sweep(
     file = lambda name, seed: f"{re.sub('[^a-z0-9]+', '-', name)}-seed{seed}.parquet"
     paths = {key: output / file(*key) for key in grid.models}
     for path in filter(Path.exists, paths.values()):
-        _read(path, grid, digest)  # what cannot be used is said before hours of training
+        _read(path, grid, digest)  # refuses a broken file before hours of training
     for key in track([key for key, path in paths.items() if not path.exists()], "mnist"):
         write_part(paths[key], measure(grid, key, images), digest)
     tables = {key: _read(path, grid, digest) for key, path in paths.items()}
@@ -138,7 +140,7 @@ def _check_counts(grid, images):
 
 
 def measure(grid: Grid, key: tuple[str, int], images: Images) -> pa.Table:
-    """One network: trained in float32, analysed in float64; r per test image, by analysis."""
+    """Trains a network in float32, and returns r per test image by analysis, in float64."""
     start = time.perf_counter()
     name, seed = key
     model, accuracy, train, test = trained(grid, key, images)
@@ -154,7 +156,7 @@ def measure(grid: Grid, key: tuple[str, int], images: Images) -> pa.Table:
 def trained(
     grid: Grid, key: tuple[str, int], images: Images
 ) -> tuple[PixelAttention, float, Tensor, Tensor]:
-    """One network in float64, frozen, its test accuracy, and all pixels as it gets them.
+    """Trains a network; returns it in float64, frozen, its test accuracy, and its scaled pixels.
 
     The pixels, of training and test images, are (example, token).
     """
@@ -166,7 +168,7 @@ def trained(
 
 
 def _scaled(images, specification):
-    """Training and test pixels as the network gets them."""
+    """Scales training and test pixels for the network."""
     train, test = images.pixels["train"], images.pixels["test"]
     if specification.input == "unit":
         return train, test
@@ -184,7 +186,7 @@ def _train(specification, pixels, labels, *, seed, images, width, **training):
 
 
 def _rows(grid, key, table):
-    """One row per analysis of one network and number of the paper that it may answer."""
+    """Yields a row per analysis of a network and number of the paper that it may answer."""
     name, seed = key
     made = json.loads(table.schema.metadata[b"made"])
     about = {"model": name, "seed": seed, "accuracy": made["accuracy"]}
@@ -200,7 +202,7 @@ def _rows(grid, key, table):
 
 
 def _numbers(pair, sections):
-    """The paper's numbers that a pair of maps answers, with the section that names the sides."""
+    """Returns the paper's numbers that a pair of maps answers, with the section of the sides."""
     if pair in ("AttnLRP L vs R", "IG vs LOO"):
         return [(pair, "–")]
     order = pair.split()[1]
@@ -209,7 +211,7 @@ def _numbers(pair, sections):
 
 
 def _invariance(tables):
-    """By explainer: largest difference of the orders over all networks, and of how many images."""
+    """Returns explainer -> largest difference of the orders over networks, number of images."""
     tables = list(tables)
     names = [name for name in tables[0].column_names if name.endswith(SAME)]
     return {
@@ -222,7 +224,7 @@ def _invariance(tables):
 
 
 def _record(grid, images):
-    """All that determines the values; a folder of results belongs to one record."""
+    """Returns all settings of the values; a folder of results belongs to one record."""
     words = lambda one: ", ".join(f"{name}={value}" for name, value in asdict(one).items())
     models = {f"{name}, seed {seed}": words(one) for (name, seed), one in grid.models.items()}
     own = {"training": grid.training, "analysis": grid.analysis, "models": models}
@@ -242,7 +244,7 @@ def _read(path, grid, digest):
 
 
 def _examples(tables):
-    """All per-image values in one table."""
+    """Joins all per-image values in a table."""
     return joined(
         table.to_pydict() | {"model": [name] * len(table), "seed": [seed] * len(table)}
         for (name, seed), table in tables.items()

@@ -12,7 +12,7 @@ from numeric.networks.linear_attention import FACTORIZATIONS
 
 @dataclass(frozen=True, kw_only=True)
 class Specification:
-    """One network; what the words mean is in configs/table1-mnist.toml."""
+    """One network; configs/table1-mnist.toml explains the words."""
 
     embedding: str
     embedding_bias: bool
@@ -65,7 +65,7 @@ SCALES = {"tokens": lambda tokens, width: 1 / tokens, "width": lambda tokens, wi
 
 
 def _sinusoidal(tokens, width):
-    """Sine and cosine of the position at wavelengths from 2π to 10000 · 2π, as in Transformers."""
+    """Returns sine and cosine of positions at wavelengths from 2π to 10000 · 2π."""
     angles = torch.arange(tokens)[:, None] * torch.exp(
         torch.arange(0, width, 2) * (-math.log(10000) / width)
     )
@@ -91,9 +91,9 @@ CHOICES = {
 class PixelAttention(nn.Module):
     """Classifier of pixel sequences, embedded as specified, with two products and no softmax.
 
-    Initial values are those of ``nn.Linear`` and ``nn.Embedding``.  With the paper's choices of
-    `LinearAttention` (shared, learned positions, no biases, mean) it is the same function with
-    the same rules.
+    Weights start as in ``nn.Linear`` and ``nn.Embedding``.  With the paper's choices of
+    `LinearAttention` (shared, learned positions, no biases, mean) function and rules are equal to
+    it.
     """
 
     def __init__(
@@ -144,7 +144,7 @@ class PixelAttention(nn.Module):
         return self._attend(*projections, factorization=factorization, rule=rule)
 
     def _rest(self):
-        """The part of an embedding that does not depend on its pixel, (1 or token, channel)."""
+        """Returns the pixel-independent part of an embedding, (1 or token, channel)."""
         terms = [term for term in (self.bias, self.position) if term is not None]
         return sum(terms, start=torch.zeros_like(self.direction[:1]))
 
@@ -157,10 +157,10 @@ class PixelAttention(nn.Module):
 def relevance(
     model: PixelAttention, pixels: Tensor, target: Tensor, *, factorization: str, rule: Rules
 ) -> dict[str, Tensor]:
-    """AttnLRP (Eqs. 1, 3 and 4) at the pixels and at their embeddings, in logits.
+    """Computes AttnLRP (Eqs. 1, 3 and 4) at the pixels and at their embeddings, in logits.
 
-    pixels, result: (example, token); target: (example,).  What positions and biases absorb is
-    missing from the pixels; an embedding keeps what its pixel would lose to its position.
+    pixels, result: (example, token); target: (example,).  The pixels lack the relevance that
+    positions and biases absorb; an embedding keeps the share that its pixel loses to its position.
     """
     pixels = pixels.detach().requires_grad_()
     embedding = model.embed(pixels, rule=rule)

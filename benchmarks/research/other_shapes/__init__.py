@@ -1,1 +1,1 @@
-"""Small classifiers of other architectures, on which a choice between methods is checked."""
+"""Small classifiers of other architectures, to check a choice between methods."""

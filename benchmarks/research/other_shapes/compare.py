@@ -1,7 +1,7 @@
-"""``python -m benchmarks.research.other_shapes.compare MODEL ...``: what a pass buys on each model.
+"""``python -m benchmarks.research.other_shapes.compare MODEL ...`` compares methods by passes.
 
 It prints r with Leave-One-Out by method, one column for each model, over all and over content
-tokens.  What is measured is kept in the output, in a folder for each model, and not again.
+tokens.  The output keeps a folder of measurements for each model; they are not repeated.
 """
 
 from argparse import ArgumentParser
@@ -22,7 +22,7 @@ ROWS = (
     "tradeoff-{}-mask-relevance",
     "tradeoff-{}-budgeted-loo",
 )
-"""Those of the table "tradeoff" that take few passes, and exact Leave-One-Out."""
+"""Rows of the table "tradeoff" that take few passes, and exact Leave-One-Out."""
 
 
 def measure(
@@ -33,7 +33,7 @@ def measure(
     names: Sequence[str] = ROWS,
     curves: bool = False,
 ) -> Measured:
-    """Rows on one model; ``curves`` are those of MoRF and LeRF, of the rows that have them."""
+    """Measures rows on one model; ``curves``: with MoRF and LeRF, for the rows that have them."""
     classifier = models.load(model)
     found = []
     for name in names:
@@ -44,9 +44,10 @@ def measure(
 
 
 def agreement(found: dict[str, Measured]) -> Iterator[str]:
-    """r by method and model, with 95 % bootstrap intervals, in Markdown; passes are of the first.
+    """Yields lines of Markdown: r by method and model, with 95 % bootstrap intervals.
 
-    Mean r over all tokens, and in the line below over content tokens.
+    r is a mean over all tokens, and in the line below over content tokens; passes are the first
+    model's.
     """
     tables = {model: trade_off(of_model).rows for model, of_model in found.items()}
     yield f"| method | passes | tokens | {' | '.join(tables)} |"
@@ -59,7 +60,7 @@ def agreement(found: dict[str, Measured]) -> Iterator[str]:
 
 
 def faithfulness(found: dict[str, Measured]) -> Iterator[str]:
-    """Mean logits and their drops while tokens are removed, by model and method, in Markdown."""
+    """Yields lines of Markdown: mean logits and drops while tokens are removed."""
     keys = [*CURVES, "Δ", *AOPC]
     yield f"| model | method | {' | '.join(keys)} |"
     yield f"|---|---|{'--:|' * len(keys)}"

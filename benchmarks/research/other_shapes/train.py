@@ -43,14 +43,14 @@ SIZE = {
 
 
 def tokenizer() -> PreTrainedTokenizerBase:
-    """That of the embedded classifier, which says nothing of types of tokens."""
+    """Loads the tokenizer of the embedded classifier, without token types."""
     return AutoTokenizer.from_pretrained(
         models.EMBEDDED["embedded"], model_input_names=["input_ids", "attention_mask"]
     )
 
 
 def roberta(words: PreTrainedTokenizerBase) -> RobertaConfig:
-    """An encoder with norms behind its blocks, and GELU."""
+    """Returns an encoder with norms behind its blocks, and GELU."""
     return RobertaConfig(
         **SIZE,
         **_special(words),
@@ -62,7 +62,7 @@ def roberta(words: PreTrainedTokenizerBase) -> RobertaConfig:
 
 
 def llama(words: PreTrainedTokenizerBase) -> LlamaConfig:
-    """Causal attention, RMSNorm before the blocks, gated MLPs; its last token is read."""
+    """Returns causal attention, RMSNorm before the blocks, gated MLPs; reads the last token."""
     return LlamaConfig(
         **SIZE,
         **_special(words),
@@ -84,7 +84,7 @@ def _special(words):
 
 
 def untrained(shape: str, seed: int) -> PreTrainedModel:
-    """A model of that shape with random weights."""
+    """Makes a model of a shape with random weights."""
     torch.manual_seed(seed)
     return AutoModelForSequenceClassification.from_config(SHAPES[shape](tokenizer()))
 
@@ -100,7 +100,7 @@ def padded(ids: Sequence[Tensor], pad: int) -> dict[str, Tensor]:
 
 @torch.no_grad()
 def logits(model: PreTrainedModel, ids: Sequence[Tensor], pad: int) -> Tensor:
-    """(text, class), computed in batches of texts that are alike in length."""
+    """Computes logits (text, class) in batches of texts of similar length."""
     order = sorted(range(len(ids)), key=lambda n: len(ids[n]))
     found = torch.empty(len(ids), model.config.num_labels)
     for start in range(0, len(order), 256):
@@ -110,7 +110,7 @@ def logits(model: PreTrainedModel, ids: Sequence[Tensor], pad: int) -> Tensor:
 
 
 def batches(ids: Sequence[Tensor], rng: torch.Generator) -> Iterator[list[int]]:
-    """All texts once in a random order of batches, each of texts that are alike in length."""
+    """Yields all texts once, in batches of similar length and random order."""
     order = torch.randperm(len(ids), generator=rng).tolist()
     for start in range(0, len(order), BATCH * TOGETHER):
         drawn = sorted(order[start : start + BATCH * TOGETHER], key=lambda n: len(ids[n]))
@@ -130,7 +130,7 @@ def train(
     seed: int = 0,
     say=print,
 ) -> None:
-    """AdamW on the squared error of logits and the cross-entropy, with a linear decay.
+    """Trains by AdamW on the squared error of logits and the cross-entropy, with a linear decay.
 
     taught: (text, class), logits of the teacher   labels: (text,)
     """
@@ -199,7 +199,7 @@ def main(arguments: Sequence[str] | None = None) -> None:
 
 
 def teacher(path: Path, ids: Sequence[Tensor], pad: int) -> Tensor:
-    """The logits of the embedded classifier, (text, class), kept at ``path`` for other seeds."""
+    """Computes logits of the embedded classifier, (text, class); keeps them at ``path``."""
     if not path.exists():
         path.parent.mkdir(parents=True, exist_ok=True)
         write_atomically(path, save({"logits": logits(models.load().model, ids, pad)}))

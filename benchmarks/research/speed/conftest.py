@@ -67,7 +67,7 @@ FOUND = pytest.StashKey[Found | None]()
 
 
 class Notes:
-    """The ratios of one test; what is wrong with them is said together, once it has passed."""
+    """The ratios of one test; once it has passed, its complaints are reported together."""
 
     def __init__(self, found: Found | None):
         self.found = found
@@ -95,12 +95,12 @@ class Notes:
         self.ratios.append(new)
 
     def keep(self) -> None:
-        """For a test that has passed: what has failed may have measured a wrong answer."""
+        """Keeps the ratios of a passed test; a failed one may have measured a wrong answer."""
         if self.found is not None:
             self.found.ratios |= {ratio.name: ratio for ratio in self.ratios}
 
     def complaints(self) -> list[str]:
-        """Empty where the baseline is to be replaced."""
+        """Compares with the baseline, unless the run replaces it."""
         if self.found is None or self.found.update:
             return []
         return compare(self.ratios, self.found.baseline)
@@ -124,7 +124,7 @@ def only_when_timed(timed):
 
 @pytest.hookimpl(wrapper=True)
 def pytest_pyfunc_call(pyfuncitem):
-    """The test fails where its ratios do, after its own assertions."""
+    """Fails a test whose ratios fail, after its own assertions."""
     result = yield
     notes = pyfuncitem.funcargs.get("ratios")
     if isinstance(notes, Notes):

@@ -1,4 +1,4 @@
-"""What is measured as ratios, by group: a sentence each, which the page of results prints."""
+"""Groups of ratios, with a sentence each for the page of results."""
 
 GROUPS = {
     "time of LRP": (

@@ -13,14 +13,14 @@ import torch
 from benchmarks.running.provenance import provenance
 
 KEPT = "baseline.json", "RESULTS.md"
-"""Written by measurements, so that a change of theirs is none of the code."""
+"""Files that measurements write: a change in them is no change of the code."""
 SAME = ("processor", "cores", "threads", "gpu")
-"""What of a machine must be the same for a ratio to be the same."""
+"""Facts that two machines must share before their ratios are compared."""
 
 
 @dataclass(frozen=True)
 class Where:
-    """Fields of ``here`` in a file."""
+    """Machine, versions, commit and date in a file, as of ``here``."""
 
     processor: str
     cores: int | None
@@ -34,7 +34,7 @@ class Where:
 
 
 def here() -> dict:
-    """Machine, versions, commit and date of a measurement."""
+    """Returns machine, versions, commit and date of a measurement."""
     about = provenance()
     return {
         "processor": _processor(),
@@ -48,7 +48,7 @@ def here() -> dict:
 
 
 def _processor():
-    """The name a person would give it, where the system tells."""
+    """Returns the processor's product name, or else its architecture."""
     try:
         names = re.findall(r"^model name\s*: (.+)$", Path("/proc/cpuinfo").read_text(), re.M)
     except OSError:
@@ -57,7 +57,7 @@ def _processor():
 
 
 def _commit():
-    """The commit, marked if files that are measured differ from it; None outside a checkout."""
+    """Returns the commit, marked if measured files differ from it; None outside a checkout."""
     git = ["git", "-C", str(Path(__file__).parent)]
     others = ["--", ":/", *(f":(exclude,top)benchmarks/{name}" for name in KEPT)]
     try:
@@ -79,14 +79,14 @@ def same(a: Mapping, b: Mapping) -> bool:
 
 
 def name(where: Mapping) -> str:
-    """The machine alone, in words."""
+    """Describes the machine alone, in words."""
     gpu = f", {where['gpu']}" if where.get("gpu") else ""
     threads = f"{where['threads']} thread{'s' * (where['threads'] > 1)}"
     return f"{where['processor']}{gpu}, {where['cores']} cores, {threads}"
 
 
 def described(where: Mapping) -> str:
-    """Machine, versions, commit and date, in words."""
+    """Describes machine, versions, commit and date, in words."""
     return (
         f"{name(where)}; torch {where['torch']}, transformers {where['transformers']}, "
         f"Python {where['python']}; commit {where['commit'] or 'unknown'}, {where['date']}."

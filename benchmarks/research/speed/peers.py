@@ -1,8 +1,8 @@
 """One explanation by another library, or by ours, in a process of its own.
 
 ``python -m benchmarks.research.speed.peers lxt base`` prints the relevance as JSON, and then, for
-each line that it reads, the CPU seconds of one more explanation.  A process each, because some
-libraries change what is shared by all models of theirs.
+each line that it reads, the CPU seconds of one more explanation.  Each library has a process,
+because some libraries patch classes that all their models share.
 """
 
 import json
@@ -44,9 +44,9 @@ def by_us(method, **options):
 
 
 def by_lxt(model, inputs):
-    """AttnLRP by lxt's explicit operators, with which this spells out a BERT without padding.
+    """Runs AttnLRP by lxt's explicit operators, on a BERT without padding spelled out here.
 
-    What lxt 2.1 patches into stock models (``lxt.efficient``) fails under Transformers 5.
+    lxt 2.1's patches of stock models (``lxt.efficient``) fail under Transformers 5.
     """
     from lxt.explicit import functional, rules
 
@@ -87,7 +87,7 @@ def by_lxt(model, inputs):
 
 
 def whole_embedding(model, inputs):
-    """Word + position + type as a leaf, (batch, token, channel), and the norm that follows."""
+    """Returns word + position + type as a leaf, (batch, token, channel), and the next norm."""
     of, ids = model.bert.embeddings, inputs["input_ids"]
     x = of.word_embeddings(ids) + of.token_type_embeddings.weight[0]
     x = x + of.position_embeddings.weight[: ids.shape[1]]
@@ -95,7 +95,7 @@ def whole_embedding(model, inputs):
 
 
 def by_autolrp(model, inputs):
-    """Its AttnLRP preset; the rules of its LayerNorm and of biases are other ones than ours."""
+    """Runs autolrp's AttnLRP preset; its rules of LayerNorm and biases differ from ours."""
     import autolrp
 
     config = autolrp.LRPConfig(rule={**autolrp.BASE, **autolrp.ATTNLRP})
@@ -110,7 +110,7 @@ def by_autolrp(model, inputs):
 
 
 def by_captum(model, inputs):
-    """Integrated Gradients from zero, Gauss-Legendre, all nodes at once as is its default."""
+    """Runs Captum's Integrated Gradients from zero, Gauss-Legendre, all nodes at once (default)."""
     from captum.attr import IntegratedGradients
 
     mask = inputs["attention_mask"]

@@ -19,7 +19,7 @@ from benchmarks.research.speed.groups import GROUPS
 
 BASELINE = Path(__file__).parents[2] / "baseline.json"
 PAGE = BASELINE.with_name("RESULTS.md")
-SLACK = 0.10  # share of the baseline's median by which a median may be worse
+SLACK = 0.10  # a median may be worse by this share of the baseline's median
 DIGITS = 5  # significant ones, that are kept
 
 BETTER = {"lower": "≤", "higher": "≥"}
@@ -27,7 +27,7 @@ BETTER = {"lower": "≤", "higher": "≥"}
 
 @dataclass(frozen=True, kw_only=True)
 class Ratio:
-    """One measured ratio: a value per alternating round, and what is aimed at.
+    """One measured ratio: a value per alternating round, and its goal.
 
     Raises ValueError that lists everything wrong with it.
     """
@@ -56,7 +56,7 @@ class Ratio:
 
     @property
     def quartiles(self) -> tuple[float, float, float]:
-        """Lower quartile, median and upper quartile over the rounds."""
+        """Returns lower quartile, median and upper quartile over the rounds."""
         return tuple(np.quantile(self.values, (0.25, 0.5, 0.75)).tolist())
 
     @property
@@ -65,7 +65,7 @@ class Ratio:
 
     @property
     def favourable(self) -> float:
-        """The quartile on the better side."""
+        """Returns the quartile on the better side."""
         return self.quartiles[0 if self.better == "lower" else 2]
 
     def meets(self, value: float) -> bool:
@@ -75,7 +75,7 @@ class Ratio:
         )
 
     def worse_by(self, other: "Ratio") -> float:
-        """Share of the other's median by which this one is worse; negative: better."""
+        """Returns how much worse this median is, as a share of the other's; negative: better."""
         change = self.median / other.median - 1
         return change if self.better == "lower" else -change
 
@@ -93,7 +93,7 @@ class Entry:
 
 
 def compare(found: Iterable[Ratio], baseline: Mapping[str, Entry]) -> list[str]:
-    """What is worse than the baseline, a sentence each; ratios that it lacks are not judged."""
+    """Complains of each ratio that is worse than the baseline; ignores ratios that it lacks."""
     return [
         f"{new.name}: {complaint}; mend it, or accept it with `make baseline`"
         for new in found
@@ -120,7 +120,7 @@ def _complaints(new, old):
 
 
 def remarks(found: Iterable[Ratio], baseline: Mapping[str, Entry], place: Mapping) -> list[str]:
-    """What a reader of a comparison should know though nothing fails by it."""
+    """Lists new ratios, changed goals and baselines of other machines; none is a failure."""
     found = list(found)
     known = [new for new in found if new.name in baseline]
     fresh = [new.name for new in found if new.name not in baseline]
@@ -145,7 +145,7 @@ def remarks(found: Iterable[Ratio], baseline: Mapping[str, Entry], place: Mappin
 
 
 def table(found: Iterable[Ratio], baseline: Mapping[str, Entry]) -> list[str]:
-    """Lines that set each ratio beside the baseline's, in aligned columns."""
+    """Returns aligned lines with each ratio beside the baseline's."""
     rows = [("ratio", "now", "baseline", "worse by", "goal", "")]
     for new in sorted(found, key=_order):
         old = baseline[new.name].ratio if new.name in baseline else None
@@ -159,7 +159,7 @@ def table(found: Iterable[Ratio], baseline: Mapping[str, Entry]) -> list[str]:
 
 
 def render(baseline: Mapping[str, Entry]) -> str:
-    """The page of a baseline, in Markdown."""
+    """Renders the page of a baseline, in Markdown."""
     lines = [HEAD]
     if not baseline:
         return "\n".join([*lines, "Nothing was measured yet.", ""])
@@ -203,7 +203,7 @@ def _verdict(ratio):
 
 
 def _order(ratio):
-    """By group, then by name with its numbers as numbers."""
+    """Sorts by group, then by name with its numbers as numbers."""
     parts = re.split(r"(\d+)", ratio.name)
     return list(GROUPS).index(ratio.group), [int(p) if p.isdigit() else p for p in parts]
 
@@ -237,7 +237,7 @@ class Baseline:
 
 
 def read(path: Path) -> dict[str, Entry]:
-    """The baseline by name; raises ValueError that names the file if it is none."""
+    """Reads the baseline by name; raises ValueError that names a file without one."""
     try:
         return schema.read(path, Baseline, "baseline").entries()
     except ValueError as error:
@@ -251,12 +251,12 @@ def _entry(name, *, where, **own):
 
 
 def write(path: Path, baseline: Mapping[str, Entry]) -> None:
-    """The baseline, a line per ratio in the order of the page, and the page beside it."""
+    """Writes the baseline, a line per ratio in the page's order, and the page beside it."""
     lines = [f"  {_json(entry.ratio.name)}: {_json(_line(entry))}" for entry in _sorted(baseline)]
     body = "{\n" + ",\n".join(lines) + "\n}" if lines else "{}"
     text = f'{{"ratios": {body}}}\n'
     write_atomically(path, text.encode())
-    page = render(read(path))  # what was kept is what is shown
+    page = render(read(path))  # shows the stored values
     write_atomically(path.with_name(PAGE.name), page.encode())
 
 

@@ -49,7 +49,7 @@ def text(lengths):
 
 
 def by_node(model, inputs, *, steps):
-    """One node at a time for the batch as it is, parameters frozen."""
+    """Integrates node by node over the whole batch, parameters frozen."""
     mask = inputs["attention_mask"]
     words = model.get_input_embeddings()(inputs["input_ids"]).detach()
     with torch.no_grad():
@@ -64,7 +64,7 @@ def by_node(model, inputs, *, steps):
 
 
 def by_text_and_node(model, inputs, *, steps):
-    """One node of one text at a time, without its padding."""
+    """Integrates node by node and text by text, without padding."""
     found = torch.zeros(inputs["input_ids"].shape)
     for row, tokens in enumerate(inputs["attention_mask"].sum(dim=1).tolist()):
         one = {key: x[row, None, :tokens] for key, x in inputs.items()}
@@ -79,7 +79,7 @@ def integrated(model, inputs, *, steps):
 LOOPS = {"one node at a time": by_node, "one text and node at a time": by_text_and_node}
 WORTH_TIMING = {
     "1 text of 32 tokens": ["one node at a time"],  # the other is the same
-    "8 texts of 32 tokens": ["one node at a time"],  # the other takes 8 times that of one text
+    "8 texts of 32 tokens": ["one node at a time"],  # the other takes 8 times as long as for 1 text
     "8 texts of 4 to 32 tokens": list(LOOPS),
 }
 
@@ -144,15 +144,15 @@ def together(model, batch, maps, target):
     return torch.stack([torch.stack([c.logits for c in of_map]) for of_map in curves])
 
 
-def explained(model, inputs):
-    """What curves take: the batch, its maps by AttnLRP and CP-LRP, and the class."""
+def curve_arguments(model, inputs):
+    """Returns the arguments of curves: the batch, its maps by AttnLRP and CP-LRP, the class."""
     found = [attribute(model, inputs, name) for name in ("attnlrp", "cp-lrp")]
     return prepare(model, inputs), [a.relevance for a in found], found[0].target
 
 
 @pytest.mark.parametrize("lengths", TEXTS.values(), ids=TEXTS)
 def test_curves_are_those_of_one_copy_at_a_time(bert, lengths):
-    given = explained(bert, text([n // 4 for n in lengths]))
+    given = curve_arguments(bert, text([n // 4 for n in lengths]))
     found, want = together(bert, *given), one_copy_at_a_time(bert, *given)
     assert_close(found, want)
     with pytest.raises(AssertionError):
@@ -162,14 +162,14 @@ def test_curves_are_those_of_one_copy_at_a_time(bert, lengths):
 @pytest.mark.usefixtures("only_when_timed")
 @pytest.mark.parametrize("case", TEXTS)
 def test_curves_are_ahead_of_one_copy_at_a_time(bert, case, ratios):
-    batch, maps, target = explained(bert, text(TEXTS[case]))
+    batch, maps, target = curve_arguments(bert, text(TEXTS[case]))
     loops = {"one copy at a time": one_copy_at_a_time, "ours": together}
     run = {name: lambda f=f: f(bert, batch, maps[:1], target) for name, f in loops.items()}
     note(ratios, "curves", case, timed_and_equal(run, case))
 
 
 def timed_and_equal(run, case):
-    """Seconds of each in alternating rounds; a wrong answer has no speed."""
+    """Returns seconds of each in alternating rounds; a wrong answer has no speed."""
     answers = {}
     keep = {name: lambda n=name: answers.update({n: run[n]()}) for name in run}
     seconds = alternate(keep, repeats=ROUNDS[case], clock=time.process_time)

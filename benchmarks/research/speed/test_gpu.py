@@ -1,8 +1,8 @@
 """bfloat16 on a GPU: AttnLRP against its kernels or the gradient, and the error of Leave-One-Out.
 
 ``make bench`` times BERT-base, and a language model of a billion parameters, where there is a GPU,
-and says by name where there is none.  The ordinary test run executes the same on two narrow layers
-and checks the answers.  The error is that of the device at hand, a CPU too.
+and skips them by name where there is none.  The ordinary test run does so on two narrow layers,
+and checks the answers.  The error is measured on the device at hand, also a CPU.
 """
 
 import math
@@ -37,7 +37,7 @@ UNITS = {name: torch.finfo(getattr(torch, name)).eps for name in ("bfloat16", "f
 
 @pytest.fixture
 def sizes(timed):
-    """The sizes of the model; skips where times would be those of a CPU."""
+    """Yields the sizes of the model; skips timing on a CPU."""
     if timed and DEVICE == "cpu":
         pytest.skip("bfloat16 is timed on a GPU, and this machine has none")
     yield {} if timed else SMALL
@@ -45,7 +45,7 @@ def sizes(timed):
 
 
 def kernels(model, inputs):
-    """The linear products and the attention of a forward and a backward pass, and nothing else."""
+    """Returns a run of only the linear products and the attention, forward and backward."""
     batch, tokens = inputs["input_ids"].shape
     encoder = model.bert.encoder
     linear = [module for module in encoder.modules() if type(module) is nn.Linear]
@@ -134,7 +134,7 @@ def test_leave_one_out_in_bfloat16_is_timed_against_float32(sizes, timed, ratios
 
 @pytest.fixture(scope="module")
 def leave_one_out(timed):
-    """Of a trained model, by precision: with random weights rounding hides what a token does."""
+    """Explains a trained model by precision: in a random one rounding hides a token's effect."""
     classifier = models.load(device=DEVICE)
     texts = list(data.load().texts)[: 50 if timed else 8]
     tokens = classifier.tokenizer(texts, padding=True, return_tensors="pt")
@@ -149,7 +149,7 @@ def error(found, want):
 
 
 def assert_nothing_but_rounding(leave_one_out):
-    """An error by rounding is as large as the unit: nearer to that than to no change at all."""
+    """Asserts that errors grow in proportion to the unit of rounding."""
     coarse, fine = (error(leave_one_out[dtype], leave_one_out[None]) for dtype in UNITS)
     assert coarse / fine > math.sqrt(UNITS["bfloat16"] / UNITS["float16"])
 

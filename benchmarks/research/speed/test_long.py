@@ -25,7 +25,7 @@ QWEN2_05B = dict(
 """The shape of Qwen2-0.5B, whose own vocabulary is larger and costs memory alone."""
 SMALL = QWEN2_05B | dict(
     hidden_size=56, num_hidden_layers=2, intermediate_size=304,
-    initializer_range=0.08,  # sums of 56 as large as those of 896 by the stock 0.02
+    initializer_range=0.08,  # makes sums of 56 as large as the stock 0.02 makes sums of 896
 )  # fmt: skip
 TOKENS, LONGEST = 1024, 8192
 ROUNDS = 5
@@ -46,7 +46,7 @@ def model(timed):
 
 @pytest.fixture
 def runs(model, timed):
-    """What is measured of one text, once the answers to a short one are right."""
+    """Returns name -> run on one text, once the answers to a short one are right."""
     short = random_text(model, batch=1, tokens=32)
     for name, run in RUNS.items():
         assert_right(model, short, name.split(",")[0].lower(), run(model, short))

@@ -1,6 +1,6 @@
 """Exact Leave-One-Out against Captum's FeatureAblation, and against its own copies run whole.
 
-BERT-base size, and that of Qwen2-0.5B with fewer layers and words, with random weights.  ``make
+The models are BERT-base, and Qwen2-0.5B with fewer layers and words, with random weights.  ``make
 bench`` measures; where Captum is missing the cases are skipped by name.  The ordinary test run
 compares the answers on two layers, without timing.
 """
@@ -24,7 +24,7 @@ from numeric import attribute
 from numeric.methods import prefix
 
 AT_ONCE = (1, 4, 16)
-"""Captum's ``perturbations_per_eval``: its default, and larger ones, the best of which counts."""
+"""Captum's ``perturbations_per_eval``: its default, and larger ones; the best counts."""
 TEXTS = {
     "1 text of 32 tokens": [32],
     "8 texts of 32 tokens": [32] * 8,
@@ -66,7 +66,7 @@ def ours(model, inputs):
 
 @torch.inference_mode()
 def by_captum(captum, model, inputs, at_once):
-    """Each column of the attention mask set to 0, the only feature; the class as predicted."""
+    """Runs FeatureAblation of the attention mask's columns, for the predicted class."""
     ids, mask = inputs["input_ids"], inputs["attention_mask"]
 
     def forward(kept, ids):
@@ -91,7 +91,7 @@ def test_the_answers_are_captums(captum, bert, lengths):
 
 @pytest.mark.parametrize("case", TEXTS)
 def test_leave_one_out_computes_fewer_products_than_captum(captum, bert, case, ratios):
-    """What exact Leave-One-Out can leave out: about the ratio of time, where products dominate."""
+    """Compares numbers of products: about the ratio of time, where products dominate."""
     inputs = text(TEXTS[case])
     theirs = operations(lambda: by_captum(captum, bert, inputs, AT_ONCE[-1]))
     ratio = theirs / operations(lambda: ours(bert, inputs))

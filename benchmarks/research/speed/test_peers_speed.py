@@ -20,14 +20,14 @@ PAIRS = {
     "Captum's IG / AttnLRP": ("captum", "captum", "AttnLRP"),
     "Captum's IG / IG": ("captum", "captum", "IG"),
 }
-"""Ratio -> package that it needs, what is above, what is below; names of ``peers.py``."""
+"""Ratio -> package that it needs, numerator, denominator; names of ``peers.py``."""
 ALIKE = {"lxt / AttnLRP": 1e-3, "Captum's IG / IG": 1e-4}
-"""Of the largest relevance.  lxt stabilises with 1e-6; autolrp's rules of LayerNorm and biases are
-not ours, so that no agreement is due."""
+"""Tolerance as a share of the largest relevance.  lxt stabilises with 1e-6; autolrp's rules of
+LayerNorm and biases differ from ours, so no agreement is due."""
 
 
 class Process:
-    """An explanation that runs once each time it is asked to."""
+    """A process that explains once more for each line that it gets."""
 
     def __init__(self, name, size):
         program = [sys.executable, "-W", "ignore", "-m", "benchmarks.research.speed.peers"]

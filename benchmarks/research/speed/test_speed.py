@@ -37,14 +37,14 @@ ROUNDS = 9
 
 
 def goal(method, tokens):
-    """How many times the plain gradient's time is aimed at."""
+    """Returns the goal for a method's time, in times of the plain gradient."""
     if method == "attnlrp":
         return 1.03
     return 0.88 if tokens == 512 else 0.95
 
 
 def rounds(batch, tokens):
-    """Many for short runs, which scatter more; for long ones fewer, but not in proportion."""
+    """Returns many rounds for short runs, which scatter more, and fewer for long ones."""
     times = ROUGHLY_TOKENS / (batch * tokens)
     return max(3, math.ceil(ROUNDS * max(times, math.sqrt(times))))
 
@@ -119,7 +119,7 @@ def test_lrp_takes_about_the_time_of_a_gradient(model, size, timed, ratios):
 @pytest.mark.filterwarnings("ignore")  # of the compiler
 @pytest.mark.parametrize("way", IN_A_BLOCK)
 def test_lrp_in_a_block_is_timed_too(model, way, timed, ratios):
-    size = SIZES[0]  # where what is done once for a block costs most
+    size = SIZES[0]  # the smallest, where the fixed cost of a block weighs most
     inputs = text(model, size, timed)
     options = IN_A_BLOCK[way] | ({} if timed else {"backend": "eager"})
     functions = {}
@@ -134,7 +134,7 @@ def test_lrp_in_a_block_is_timed_too(model, way, timed, ratios):
 
 
 def test_the_gradient_without_queries_and_keys_is_timed_beside_cp_lrp(model, timed, ratios):
-    """What a gradient saves where nothing reaches queries and keys, as in CP-LRP."""
+    """Times a gradient that is cut off from queries and keys, as in CP-LRP."""
     size = SIZES[0]
     inputs = text(model, size, timed)
     cut = copy.deepcopy(model)
@@ -152,7 +152,7 @@ def test_the_gradient_without_queries_and_keys_is_timed_beside_cp_lrp(model, tim
 
 
 class Nothing(TorchFunctionMode):
-    """What PyTorch itself asks for every function that is looked at in Python."""
+    """PyTorch's own price of passing every function through Python."""
 
     def __torch_function__(self, func, types, args=(), kwargs=None):
         return func(*args, **(kwargs or {}))
@@ -180,7 +180,7 @@ def test_looking_at_every_function_has_a_price_of_its_own(model, timed, ratios):
 
 
 def over_gradient(functions, model, inputs, size, timed) -> dict[str, list[float]]:
-    """Seconds of each over those of the gradient, round by round, once the answers are right."""
+    """Divides seconds of each by the gradient's, round by round, once the answers are right."""
     answers = {}
 
     def run(name, function):

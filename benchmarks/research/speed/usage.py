@@ -14,7 +14,7 @@ ONE_ROW = {"logits_to_keep": 1, "use_cache": False}
 
 
 def peak_memory(function: Callable, *, device: str = "cpu") -> int:
-    """Most bytes that torch had allocated at once on a device during a call, beyond those before.
+    """Returns the peak of torch's bytes on a device during a call, beyond the bytes before it.
 
     ``device``: where the call computes, "cpu" or a GPU such as "cuda".
     """
@@ -35,7 +35,7 @@ def peak_memory(function: Callable, *, device: str = "cpu") -> int:
 
 
 def operations(function: Callable) -> int:
-    """Floating-point operations of the products inside a call."""
+    """Counts floating-point operations of the products inside a call."""
     with sdpa_kernel(SDPBackend.MATH), FlopCounterMode(display=False) as counted:
         function()  # the counter does not know every fused kernel
     return counted.get_total_flops()

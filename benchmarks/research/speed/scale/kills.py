@@ -3,8 +3,8 @@
 python -m benchmarks.research.speed.scale.kills --kills 20 --seed 0
 
 A worker, a node or the command itself is killed (SIGKILL) in turn, wherever the run is; the
-command is started again whenever it has died.  Then all lines of all runs are compared with those
-of one process that nobody disturbed.
+command is started again whenever it has died.  Then all lines of all runs are compared with the
+lines of one undisturbed process.
 """
 
 import argparse
@@ -34,7 +34,7 @@ PATIENCE = 300  # seconds without any
 
 
 def explain(folder: Path, address: str | None, count: int) -> None:
-    """What a command does: in this process without an address."""
+    """Runs ``attribute`` on the cluster at ``address``, or without one in this process."""
     from benchmarks.experiments.explained import explain_texts
     from benchmarks.running import blocks, cluster
     from benchmarks.running.threads import one_thread
@@ -48,12 +48,12 @@ def explain(folder: Path, address: str | None, count: int) -> None:
 
 
 def lines(folder: Path) -> list[dict]:
-    """All that a reader of part-*.parquet finds, in the order of the files."""
+    """Reads all lines of part-*.parquet, in the order of the files."""
     return [x for path in sorted(folder.glob("part-*")) for x in pq.read_table(path).to_pylist()]
 
 
 class Cluster:
-    """Two nodes with a worker each, of which the second may be lost."""
+    """Two nodes with a worker each; the second can be killed."""
 
     def __enter__(self):
         os.environ.setdefault("RAY_USAGE_STATS_ENABLED", "0")
@@ -73,7 +73,7 @@ class Cluster:
 
 
 def workers() -> list[int]:
-    """The actors of the clusters that this process started."""
+    """Finds the actors of the clusters that this process started."""
     parents, found = {}, []
     for place in Path("/proc").glob("[0-9]*"):
         try:
@@ -104,7 +104,7 @@ def disturb(folder: Path, *, kills: int, seed: int, texts: int = TEXTS) -> tuple
 
 
 def _run(cluster, folder, texts, draw, done, kills):
-    """One run to its end, the command being started as often as it dies."""
+    """Runs to the end, and starts the command again each time it dies."""
     command = [sys.executable, "-m", "benchmarks.research.speed.scale.kills"]
     command += [
         "--command",
@@ -158,7 +158,7 @@ def _goes_on(started, folder):
 
 
 def compared(folders: list[Path], alone: Path, texts: int) -> dict[str, int]:
-    """What is wrong with the runs, beside one process alone; all zeros if nothing is."""
+    """Counts lost and doubled lines, and runs that differ from one process alone."""
     explain(alone, None, texts)
     want = lines(alone)
     wrong = Counter(lost=0, doubled=0, different=0)

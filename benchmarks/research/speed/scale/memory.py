@@ -72,7 +72,7 @@ def _engine(workers):
 
 
 def _peak(pid):
-    """MiB of a process that were resident at most, with what it shares."""
+    """Returns the peak of a process's resident memory in MiB, with shared pages."""
     status = Path(f"/proc/{pid}/status").read_text()
     return int(status.partition("VmHWM:")[2].split()[0]) / 1024
 

@@ -11,7 +11,7 @@ from benchmarks.sources import data, digests, models
 
 
 def classifier() -> models.Classifier:
-    """The embedded tokenizer before a BERT of two layers, 16 wide, whose weights are random."""
+    """Makes a random BERT of two layers, 16 wide, with the embedded tokenizer."""
     embedded = models.load()
     torch.manual_seed(0)
     config = BertConfig(
@@ -35,7 +35,7 @@ def classifier() -> models.Classifier:
 
 
 def texts(count: int, words: Sequence[int] = (1, 10)) -> Iterator[str]:
-    """From so many words of the embedded sentences to so many each, from a fixed seed."""
+    """Draws texts from words of the embedded sentences; ``words``: least and most of a text."""
     known = sorted({word for text in data.load().texts for word in text.split()})
     draw = random.Random(0)
     one = lambda: " ".join(draw.choices(known, k=draw.randint(*words)))

@@ -1,4 +1,4 @@
-"""What the machinery costs, and what a second worker brings, as ratios within one run.
+"""Overhead of blocks and files, and gain of a second worker, as ratios within one run.
 
 python -m benchmarks.research.speed.scale.throughput [--workers]
 
@@ -38,7 +38,7 @@ ROW = Row(
 
 
 def sentences(count: int) -> list[str]:
-    """The embedded ones, again and again."""
+    """Repeats the embedded sentences."""
     return list(itertools.islice(itertools.cycle(data.load().texts), count))
 
 
@@ -47,7 +47,7 @@ def plain(classifier: models.Classifier, texts: list[str]) -> None:
     with tempfile.TemporaryDirectory() as folder:
         writer = None
         for block in blocks.blocks(texts):
-            table = explained.explained(ROW, classifier, "cpu", block)
+            table = explained.explain_block(ROW, classifier, "cpu", block)
             writer = writer or pq.ParquetWriter(Path(folder) / "all.parquet", table.schema)
             writer.write_table(table)
         writer.close()
@@ -60,7 +60,7 @@ def ours(classifier: models.Classifier, texts: list[str], *, engine: Engine = IN
 
 
 def ratios(functions: dict[str, Callable], *, repeats: int, clock: Callable) -> list[float]:
-    """Of the second over the first, round by round."""
+    """Divides times of the second function by times of the first, round by round."""
     first, second = alternate(functions, repeats=repeats, clock=clock, device="cpu").values()
     return [b / a for a, b in zip(first, second, strict=True)]
 
@@ -75,14 +75,14 @@ def overhead(count: int, repeats: int) -> list[float]:
 
 
 def workers(count: int, repeats: int) -> list[float]:
-    """How many blocks two workers finish in the time in which one finishes one."""
+    """Divides the pace of two workers by the pace of one, per repeat."""
     classifier, texts = models.load(), sentences(count)
     pairs = ([rate(number, classifier, texts) for number in (1, 2)] for _ in range(repeats))
     return [two / one for one, two in pairs]
 
 
 def rate(number: int, classifier: models.Classifier, texts: list[str]) -> float:
-    """Blocks per second of so many workers of Ray, from when each has finished one to the end.
+    """Returns blocks per second of ``number`` Ray workers, after the first block of each.
 
     The first blocks of all workers end together, and their number says nothing of the pace.
     """
