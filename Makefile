@@ -79,6 +79,7 @@ lint: $(SETUP)
 	$(BIN)/ruff check .
 	$(BIN)/ruff format --check .
 	$(BIN)/mypy
+	$(BIN)/python -m tests.support.sentences
 	@$(MAKE) --no-print-directory audit
 
 # Known weaknesses of the pinned packages, where the service that knows them can be reached.

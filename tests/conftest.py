@@ -14,7 +14,7 @@ import torch
 
 from tests.support import cases, folders, program
 
-# The same examples everywhere, however busy the machine is.
+# Every machine tries one set of examples, however busy the machine is.
 STEADY = dict(deadline=None, derandomize=True, suppress_health_check=list(hypothesis.HealthCheck))
 hypothesis.settings.register_profile("steady", **STEADY)
 hypothesis.settings.load_profile("steady")
@@ -45,7 +45,7 @@ def six_sentences(tmp_path_factory):
 
 @pytest.fixture(scope="module")
 def sentences():
-    """The same sentences, one by one."""
+    """Six sentences, each measured alone."""
     from tests.support import one_by_one
 
     return one_by_one.sentences()

@@ -1,4 +1,4 @@
-"""Every rule of ``axioms.kinds`` as one record: how it acts on what an operation gives."""
+"""Every rule of ``axioms.kinds`` as one record: how it acts on the output of an operation."""
 
 from collections.abc import Callable
 from dataclasses import dataclass
@@ -14,9 +14,9 @@ from numeric.engine.protocol import Rules
 
 MASKED = -1e3  # terms below this hide scores: exp(-1e3) is 0 in float64
 AtOutput = Callable[[Tensor, float, Tensor | None], Tensor]
-"""(output, stabiliser, bias) -> the output, whose gradient is that of the rule."""
+"""(output, stabiliser, bias) -> the output, with the rule in place of its gradient."""
 Compute = Callable[..., Tensor]
-"""(function, activation, what else it takes) -> its output, before the rule acts there."""
+"""(function, its arguments) -> the output of the function, before the rule acts there."""
 
 
 def cancels(fixed: Tensor | float, z: Tensor) -> bool:

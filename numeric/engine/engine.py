@@ -81,9 +81,9 @@ class Propagation(Block):
         if turns:
             self.handlers[does.MULTIPLY] = self.turned.multiply
         tables = (composite.rules, *composite.layers.values(), *composite.modules.values())
-        if eps or not all(map(attention.are_factors, tables)):  # what acts on the scores
+        if eps or not all(map(attention.are_factors, tables)):  # such rules act on the scores
             self.handlers[does.ATTENTION] = attention.unfuse
-        # What scans select by is held.
+        # Tensors that choose how much a scan keeps are held.
         self.holds = composite.rules.get(kinds.READOUT) != kinds.GRADIENT and scans(model)
         plain = any(table.get(kinds.RMS_NORM) == kinds.GRADIENT for table in tables)
         self.plain_norms = plain and self.book.mixed

@@ -1,6 +1,6 @@
-"""Every rule of ``axioms.kinds`` but the gradient as one record: messages, and what absorbs.
+"""Every rule of ``axioms.kinds`` as one record: its messages, and the causes that absorb relevance.
 
-The gradient is no rule on relevance.
+The gradient has no record, because it is no rule on relevance.
 """
 
 from collections.abc import Callable, Mapping

@@ -122,7 +122,7 @@ MESSAGES: dict[str, Callable[..., Sequence[np.ndarray]]] = {
     kinds.RMS_NORM: _rms_norm_messages,
     kinds.ACTIVATION: lambda node, rule, xs, r, eps: [rule(*xs, r, eps=eps)],
 }
-"""By kind: how the messages of a rule are given what they need -> relevance of its operands."""
+"""By kind: passes operands and attributes of a node to a rule; returns their relevance."""
 
 
 def _messages(

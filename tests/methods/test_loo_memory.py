@@ -96,7 +96,8 @@ def test_on_a_gpu_copies_may_take_half_of_what_is_free_there(monkeypatch):
 
 def test_on_a_gpu_float64_spells_scores_out_under_any_attention(tiny):
     def need(device, attention):
-        model = SimpleNamespace(config=tiny.config, device=torch.device(device), dtype=tiny.dtype)
+        about = {"config": tiny.config, "dtype": tiny.dtype, "modules": tiny.modules}
+        model = SimpleNamespace(device=torch.device(device), **about)
         tiny.config._attn_implementation = attention
         return needs(model, 6)
 

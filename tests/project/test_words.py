@@ -29,6 +29,7 @@ from numeric.targets import Label, Target, logit
 from numeric.targets.readout import read
 from numeric.tools import pipelines
 from tests.support import cases
+from tests.support.sentences import faults
 
 NONE = inspect.Parameter.empty
 METHOD, TARGET = (str | Composite, "attnlrp"), (Label | Target, None)
@@ -218,3 +219,23 @@ def test_an_option_that_takes_one_value_is_given_once(name, option, flag, run):
     code, out, err = run(name, *given, *given)
     assert (code, out) == (2, "")
     assert f"{option}: given twice; pass it once" in " ".join(err.split())
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        "What a model reads.", "Of all layers.", "Those with a bias.", "The same for a text.",
+        "Relevance and that of the bias.", "The layer at which relevance starts.",
+        "Returns what the head reads.",
+    ],
+)  # fmt: skip
+def test_a_sentence_that_points_at_a_thing_is_found(text):
+    assert faults(text)
+
+
+@pytest.mark.parametrize(
+    "text",
+    ["Returns the bias that absorbs it.", "A part of the same row.", "By ``what``, a table."],
+)
+def test_a_sentence_that_names_its_things_is_left_alone(text):
+    assert not faults(text)

@@ -125,7 +125,7 @@ def absorbed_by_sympy(name, eps):
 
 
 def check(name, eps):
-    """Raises AssertionError unless values, relevance, and what is sent or absorbed are SymPy's."""
+    """Raises AssertionError unless values, messages, relevance and absorbed amounts are SymPy's."""
     graph = graph_of(name, float)
     order, values = topological(graph), values_of(name)
     leaves = {x: values[x.name] for x in graph.args}

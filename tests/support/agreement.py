@@ -38,7 +38,7 @@ DEVIATION = 4  # of every row of the norms, or its rms, so that all their values
 
 @dataclass(frozen=True)
 class Case:
-    """One rule; ``shapes`` are those of its operands and of c, the first ``receivers`` get R.
+    """One rule with the shapes of its operands and of c; the first ``receivers`` get relevance.
 
     exact, dense: (operands..., c) -> relevance of the receivers, by SymPy and by NumPy
     fast: (operands...) -> output, whose backward pass is the rule, in PyTorch
@@ -104,7 +104,7 @@ def mean_square(x):
 
 @dataclass(frozen=True)
 class Operation:
-    """One kind of operation; the last of its ``shapes`` is that of the output.
+    """One kind of operation, with the shapes of its operands and, last, of its output.
 
     fast: its output in PyTorch   inputs: the operands that receive relevance
     attributes: of its node, from the operands
@@ -183,7 +183,7 @@ def by_engine(kind, rule, *operands, eps=EPS):
 
 
 def rms_norm(x, w, *, rule=kinds.HELD_DEVIATION, eps=EPS):
-    """What stock models spell out, under the rules."""
+    """RMSNorm as stock models spell it out, under the rules."""
     composite = Composite(rule, ATTNLRP.rules | {kinds.RMS_NORM: rule})
     small = DEVIATION**2 - x.detach().pow(2).mean()
     x, w = x.clone(), nn.Parameter(w)  # relevance comes to results, not to leaves
@@ -197,7 +197,7 @@ def case_of(kind, rule):
     return Case(about.shapes, *texts, receivers=about.inputs, nonzero=rule == kinds.IDENTITY)
 
 
-# What no operation alone shows.
+# Cases of several operations.
 
 
 def cubic(x):

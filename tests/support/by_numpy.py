@@ -1,4 +1,4 @@
-"""What a certificate says in float64, by the NumPy reference, with the names of the checker."""
+"""Computes a certificate in float64, by the NumPy reference, with the names of the checker."""
 
 from fractions import Fraction
 from functools import reduce

@@ -38,7 +38,7 @@ class Mutant:
 
     @property
     def key(self) -> tuple[str, str, str]:
-        """What it is called in EQUIVALENT; line numbers move too easily."""
+        """Its key in EQUIVALENT, without the line number, which moves too easily."""
         return self.path, self.function, self.change
 
 
@@ -89,7 +89,7 @@ def mutants(path: str, *, decides: bool = False) -> list[Mutant]:
 
 
 def _described(node, other, above) -> str:
-    """The change; that of a number with its sign, and with the expression that it stands in."""
+    """The change, of a number with its sign and the expression around it."""
     value = getattr(getattr(node, "operand", node), "value", None)
     if type(value) not in (int, float):
         return _change(node, other)
@@ -103,7 +103,7 @@ def _described(node, other, above) -> str:
 
 
 def _change(node, other) -> str:
-    if isinstance(node, ast.For):  # its body is not what changes
+    if isinstance(node, ast.For):  # its body stays
         node, other = ast.Expr(node.iter), ast.Expr(other.iter)
     if isinstance(node, ast.Dict):
         texts = [[ast.unparse(value) for value in table.values] for table in (node, other)]
@@ -163,7 +163,7 @@ def _code(function, other) -> Iterator[None]:
 
 
 def _exchanged(module, name, value, other):
-    """A context in which ``other`` stands for ``value``, in place where that is possible."""
+    """Puts ``other`` for ``value`` while a context is open, by a change in place if it can."""
     if isinstance(value, dict):
         return mock.patch.dict(value, other, clear=True)
     if hasattr(value, "__code__"):
