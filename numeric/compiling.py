@@ -19,10 +19,11 @@ from torch.fx.experimental.proxy_tensor import make_fx
 from transformers import PreTrainedModel
 
 from axioms.composites import Composite
-from numeric.attribution import composite_of, run_method
+from numeric.attribution import run_method
 from numeric.engine.rules import wide
 from numeric.engine.scope import check_stabiliser
 from numeric.methods.lrp import check_share, lrp
+from numeric.methods.options import composite_of
 from numeric.models import heads
 from numeric.models.batches import Batch
 from numeric.models.checks import check_model

@@ -23,12 +23,12 @@ from transformers import PreTrainedModel, PreTrainedTokenizerBase
 
 from axioms import kinds
 from axioms.composites import Composite, Operation
-from numeric.attribution import composite_of
 from numeric.engine import at_output, attention, packed, scope
 from numeric.engine.blocks import outside
 from numeric.engine.engine import Propagation
 from numeric.engine.rules import wide
 from numeric.methods import amplification
+from numeric.methods.options import composite_of
 from numeric.models import families, patches
 from numeric.models.batches import Batch
 from numeric.models.checks import own_failures

@@ -12,7 +12,6 @@ from transformers import PreTrainedModel
 
 from axioms import kinds
 from axioms.composites import Composite, Operation, UnassignedOperation
-from numeric.attribution import composite_of
 from numeric.engine import packed
 from numeric.engine.at_output import RULES
 from numeric.engine.blocks import outside
@@ -21,6 +20,7 @@ from numeric.engine.engine import Propagation
 from numeric.engine.marks import Args, Function, Key, Kwargs, is_curved, mark
 from numeric.engine.operations import ATTENTION, FUNCTION, ROLES
 from numeric.engine.protocol import Step
+from numeric.methods.options import composite_of
 from numeric.models.checks import own_failures
 from numeric.models.inputs import prepare
 from numeric.models.places import LAYER, Places

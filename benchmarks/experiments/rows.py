@@ -74,7 +74,7 @@ class Row:
 
     def steps(self) -> dict[str, str]:
         """Returns label -> number of steps in words, for variants that sum along a path."""
-        from numeric.attribution import resolve
+        from numeric.methods.options import resolve
 
         used = {k: resolve(v.method, v.options)[2] for k, v in self.composites(1).items()}
         return {label: _steps(**options) for label, options in used.items() if "steps" in options}
@@ -186,7 +186,7 @@ def _problems(found):
 
 
 def _variant_problems(place, options):
-    from numeric.attribution import resolve
+    from numeric.methods.options import resolve
     from numeric.methods.removals import REMOVALS
 
     if not isinstance(options, dict):

@@ -14,7 +14,6 @@ from axioms import kinds
 from axioms.audit import Structure, Verdict, structure, verdicts
 from axioms.composites import Composite, Operation
 from axioms.graph import LEAVES, MOVE, Node, topological
-from numeric.attribution import composite_of
 from numeric.auditing import ledger as ledgers
 from numeric.auditing.capture import Capture, capture
 from numeric.auditing.draft import WORD
@@ -25,6 +24,7 @@ from numeric.engine.blocks import outside
 from numeric.engine.entries import of_tokens
 from numeric.methods.amplification import amplified
 from numeric.methods.lrp import read
+from numeric.methods.options import composite_of
 from numeric.models.batches import Batch
 from numeric.models.inputs import prepare
 from numeric.models.places import check_overrides

@@ -18,9 +18,9 @@ from torch import Tensor, nn
 from transformers import PreTrainedModel
 
 from axioms.composites import GRADIENT_X_INPUT, Composite
-from numeric.attribution import composite_of
 from numeric.engine import scope
 from numeric.engine.blocks import outside
+from numeric.methods.options import composite_of
 from numeric.models.batches import Batch
 from numeric.models.inputs import prepare
 from numeric.models.patches import twin

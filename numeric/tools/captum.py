@@ -10,7 +10,7 @@ from transformers import PreTrainedModel, PreTrainedTokenizerBase
 
 import numeric
 from axioms.composites import Composite
-from numeric.attribution import resolve
+from numeric.methods.options import resolve
 from numeric.models.facts import facts_of
 from numeric.models.heads import CLASSES
 from numeric.targets import Target, log_probability, logit

@@ -13,7 +13,7 @@ from benchmarks.experiments.causes import measure
 from benchmarks.experiments.causes.examples import DISTANCES, examples
 from benchmarks.experiments.causes.language import TASKS
 from benchmarks.sources import models
-from numeric.attribution import METHODS
+from numeric.methods.catalogue import METHODS
 from paper_notebooks import output, settings
 
 REDUCED = settings.load().reduced

@@ -14,7 +14,7 @@ import pytest
 
 from benchmarks import cli
 from benchmarks.sources import models
-from numeric.attribution import METHODS
+from numeric.methods.catalogue import METHODS
 from tests.support import program
 
 SCRIPT = Path(sys.executable).with_name("lrp-axioms")

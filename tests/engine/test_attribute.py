@@ -8,7 +8,7 @@ import torch
 
 from axioms.composites import ATTNLRP
 from numeric import attribute
-from numeric.attribution import METHODS
+from numeric.methods.catalogue import METHODS
 from tests.support import cases
 
 HALVES = [torch.float16, torch.bfloat16]

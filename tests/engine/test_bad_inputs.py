@@ -23,7 +23,7 @@ from transformers import AutoTokenizer, PreTrainedModel, ViTImageProcessorPil
 from axioms.composites import ATTNLRP
 from benchmarks.sources import models
 from numeric import attribute, audit, propagation, sweep
-from numeric.attribution import METHODS
+from numeric.methods.catalogue import METHODS
 from tests.census.measure import without_shifts
 from tests.support import cases, folders
 from tests.support.bad_arguments import COMMANDS

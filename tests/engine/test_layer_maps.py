@@ -6,10 +6,10 @@ import pytest
 import torch
 
 from numeric import attribute
-from numeric.attribution import Attribution
 from numeric.models.places import numbered_layers
 from numeric.results.layer_maps import layer_maps
 from numeric.results.render import short
+from numeric.results.result import Attribution
 from tests.census.build import build
 from tests.support import cases, program
 

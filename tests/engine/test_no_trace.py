@@ -12,9 +12,9 @@ from transformers import BertForSequenceClassification, CLIPConfig
 from axioms import kinds
 from axioms.composites import ATTNLRP, CP_LRP, Composite, bypass_softmax
 from numeric import attribute
-from numeric.attribution import METHODS
 from numeric.engine import scope
 from numeric.engine.calls import call_of, foreign
+from numeric.methods.catalogue import METHODS
 from numeric.models import patches
 from tests.census.build import build
 from tests.support import cases

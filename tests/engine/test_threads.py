@@ -16,9 +16,9 @@ from transformers.models.bert.modeling_bert import BertOutput
 
 from axioms.composites import ATTNLRP, CP_LRP
 from numeric import attribute, audit, compiled, sweep
-from numeric.attribution import METHODS
 from numeric.evaluation.perturbation import perturbation_curves
 from numeric.evaluation.softmax_errors import softmax_errors
+from numeric.methods.catalogue import METHODS
 from numeric.models.inputs import prepare
 from numeric.models.patches import OF_TRANSFORMERS
 from tests.support import cases

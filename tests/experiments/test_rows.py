@@ -12,7 +12,7 @@ from benchmarks.experiments import reproduce, rows
 from benchmarks.names import ON_TEXTS
 from benchmarks.sources import data
 from benchmarks.sources.pins import PINS
-from numeric.attribution import METHODS
+from numeric.methods.catalogue import METHODS
 
 TEXT = rows.names()
 LABELS = {

@@ -8,8 +8,8 @@ from transformers.models.gemma4 import modeling_gemma4
 from axioms import kinds
 from axioms.composites import ATTNLRP, CP_LRP, GRADIENT_X_INPUT, Composite, bypass_softmax
 from numeric import attribute
-from numeric.attribution import METHODS
 from numeric.engine import scope
+from numeric.methods.catalogue import METHODS
 from tests.census.build import CAUSAL, with_inputs
 from tests.census.measure import conditions
 from tests.support import cases

@@ -21,10 +21,10 @@ from benchmarks.experiments.rows import Row
 from benchmarks.experiments.softmax_by_layer import layer_errors
 from benchmarks.sources import data, models
 from numeric import attribute, attribute_each, audit, compiled, explain_generation, sweep
-from numeric.attribution import METHODS
 from numeric.evaluation.perturbation import perturbation_curves
 from numeric.evaluation.softmax_errors import softmax_errors
 from numeric.methods import prefix
+from numeric.methods.catalogue import METHODS
 from numeric.models.inputs import prepare
 from numeric.models.places import numbered_layers
 from numeric.targets import answer, log_probability, logit, span

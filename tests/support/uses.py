@@ -6,7 +6,7 @@ import torch
 
 from axioms.composites import ATTNLRP, CP_LRP
 from numeric import attribute, audit, compiled, sweep
-from numeric.attribution import METHODS
+from numeric.methods.catalogue import METHODS
 from tests.support import cases
 
 BY_RULES = ["attnlrp", "cp-lrp", "gradient-x-input"]
