@@ -21,7 +21,7 @@ COMMANDS = {
     f"explain model film '{LONG}'": "text 2: text of 12 tokens is longer than the model's 9 posit",
     f"explain model '{LONG}'": "text of 12 tokens is longer than the model's 9 positions",
     "explain model film --method magic": "--method magic: pass attnlrp, cp-lrp, gradie",
-    "explain model film --method cplrp": "loo; did you mean 'cp-lrp'?",
+    "explain model film --method cplrp": "loo...; did you mean 'cp-lrp'?",
     "explain model film --method AttnLRP": "; did you mean 'attnlrp'?",
     "explain model film --png empty": "--png empty is a folder; pass a file in it",
     "explain model film --layers --method loo": "--layers --method loo: pass attnlrp, cp-lrp",
