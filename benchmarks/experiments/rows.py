@@ -178,7 +178,7 @@ def _problems(found):
     if variants and found.get("sweep"):
         yield "has both [variants] and sweep = true; keep one"
     table = found.get("table")
-    measured_alone = table in ON_TEXTS and experiment(table).measure
+    measured_alone = isinstance(table, str) and table in ON_TEXTS and experiment(table).measure
     if not (measured_alone or variants or found.get("sweep")):
         yield "has neither [variants] nor sweep = true; add one"
     for label, options in variants.items():

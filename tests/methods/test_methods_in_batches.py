@@ -224,9 +224,7 @@ SIZES = dict(
 @pytest.mark.parametrize("attention", ["sdpa", "eager"])
 @pytest.mark.parametrize("copies", [1, 4, 16])
 def test_what_a_copy_needs_is_what_it_takes(copies, attention):
-    model = cases.tiny_bert(
-        **SIZES, max_position_embeddings=64, attn_implementation=attention
-    ).float()
+    model = cases.tiny_bert(**SIZES, attn_implementation=attention).float()
     ids = torch.randint(1, 11, (1, 64), generator=torch.Generator().manual_seed(0))
     budget = copies * smallest_budget(model, {"input_ids": ids})
     run = lambda: attribute(model, {"input_ids": ids}, METHOD, steps=16, memory=budget)

@@ -35,7 +35,7 @@ NOTES = {"notes.txt": b"of years", "blocks/mine.txt": b"of years"}
 def explained(run, tmp_path, monkeypatch):
     """``attribute`` with a tiny model and blocks of one text, each explained at most once."""
     classifier = models.load(str(folders.tiny(tmp_path / "model")))
-    known, explain = {}, experiment.explained
+    known, explain = {}, experiment.explain_block
 
     def explained_once(*given):
         *_, block = given
@@ -44,7 +44,7 @@ def explained(run, tmp_path, monkeypatch):
         return pa.table(known[block.first].columns, known[block.first].column_names)
 
     monkeypatch.setattr(models, "load", lambda *_, **__: classifier)
-    monkeypatch.setattr(experiment, "explained", explained_once)
+    monkeypatch.setattr(experiment, "explain_block", explained_once)
     monkeypatch.setattr(experiment.text, "check", lambda *_: None)
     monkeypatch.setattr(blocks, "ROWS", 1)
     monkeypatch.setattr(manifest, "SECONDS", -1)

@@ -67,7 +67,7 @@ EQUIVALENT: dict[tuple[str, str, str], str] = {
     (BERT_RELEVANCE, "relevance", "-1 -> -0 in np.zeros_like(inputs[-1])"): SHAPE,
     (
         MAPPED,
-        "_weighed",
+        "_weigh",
         "zip(xs, f.back(xs, part), strict=True) -> zip(f.back(xs, part), xs, strict=True)",
     ): "the product of an entry and its coefficient is symmetric",
     (
