@@ -103,9 +103,7 @@ def _pairs(own: AtOutput, node: Node, xs: Sequence[Rows], y: Rows, r: Rows) -> l
     return [[[pair[k] for pair in row] for row in found] for k in (0, 1)]
 
 
-def _output_messages(
-    own: AtOutput, a: Rows, v: Rows, o: Rows, r: Rows, *bias: Rows
-) -> list[list[Any]]:
+def _messages(own: AtOutput, a: Rows, v: Rows, o: Rows, r: Rows, *bias: Rows) -> list[list[Any]]:
     """Messages from every output of a matrix product, by row and column of the output."""
     columns = list(enumerate(_transpose(v)))
     return [
@@ -116,12 +114,12 @@ def _output_messages(
 
 def _linear(own: AtOutput, node: Node, xs: Sequence[Rows], z: Rows, r: Rows) -> list[Rows]:
     x, w, *bias = xs
-    found = _output_messages(own, x, w, z, r, *(bias or [[[sp.Integer(0)] * len(z[0])]]))
+    found = _messages(own, x, w, z, r, *(bias or [[[sp.Integer(0)] * len(z[0])]]))
     return [list(map(_add, found))]
 
 
 def _matrix_product(own: AtOutput, node: Node, xs: Sequence[Rows], o: Rows, r: Rows) -> list[Rows]:
-    found = _output_messages(own, *xs, o, r)
+    found = _messages(own, *xs, o, r)
     to_a = [_add(a for a, _ in row) for row in found]
     return [to_a, _transpose([_add(v for _, v in column) for column in _transpose(found)])]
 
