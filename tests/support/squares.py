@@ -1,6 +1,10 @@
 """Small runs whose results are squares of numbers."""
 
 import json
+from functools import reduce
+from operator import getitem
+
+import pytest
 
 from benchmarks.running import runner
 from benchmarks.running.blocks import block
@@ -29,9 +33,48 @@ def measure(folder, record=RECORD, blocks=BLOCKS, function=squares, **options):
     return runner.read(runner.run(folder, record, blocks, runner.Task(function), **options))
 
 
+def stopped(folder):
+    """Makes a run that stops after two blocks."""
+
+    def fail(of_block):
+        if 4 in of_block.content:
+            raise RuntimeError("out of memory")
+        return squares(of_block)
+
+    with pytest.raises(RuntimeError):
+        measure(folder, function=fail)
+
+
 def files(folder):
     return json.loads((folder / "manifest.json").read_text())["files"]
 
 
 PARTS = [f"part-{first:012d}.parquet" for first in (0, 2, 4)]
 PART = PARTS[1]
+
+
+def places(content, place=()):
+    """The places of all values in JSON."""
+    yield place
+    if isinstance(content, list):
+        content = dict(enumerate(content))
+    for key, value in content.items() if isinstance(content, dict) else ():
+        yield from places(value, (*place, key))
+
+
+ODD = (None, -1, 1.5, True, 2**70, "", "../../precious.txt", [], {}, [[]], "\0")
+GONE = object()
+
+
+def garbled(content):
+    """JSON with one value replaced, removed or doubled."""
+    for *place, key in filter(None, places(content)):
+        for value in (*ODD, GONE):
+            spoilt = json.loads(json.dumps(content))
+            inside = reduce(getitem, place, spoilt)
+            if value is GONE:
+                del inside[key]
+            else:
+                inside[key] = value
+            if spoilt != content:
+                yield spoilt
