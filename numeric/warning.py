@@ -1,11 +1,13 @@
 """Warns the code that called this project, through whichever of its functions."""
 
+import os
 import sys
 import warnings
 from pathlib import Path
 
 PROJECT = tuple(
-    f"{Path(__file__).resolve().parents[1] / name}/" for name in ("axioms", "numeric", "benchmarks")
+    f"{Path(__file__).resolve().parents[1] / name}{os.sep}"
+    for name in ("axioms", "numeric", "benchmarks")
 )
 
 

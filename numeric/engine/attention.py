@@ -24,9 +24,9 @@ KINDS = (kinds.SCORES, kinds.SOFTMAX, kinds.READOUT)
 ARGUMENTS = ("query", "key", "value", "attn_mask", "dropout_p", "is_causal")
 
 
-def are_factors(rules: Mapping[str, str]) -> bool:
-    """Whether none of these rules by kind needs attention to be spelled out."""
-    known = [RULES[x] for x in rules.items() if x[0] in KINDS and x in RULES]
+def are_factors(chosen: Mapping[str, str]) -> bool:
+    """Decides whether these rules by kind leave attention fused."""
+    known = [RULES[x] for x in chosen.items() if x[0] in KINDS and x in RULES]
     return all(rule.to_scores is not None for rule in known)
 
 

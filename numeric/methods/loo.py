@@ -91,7 +91,7 @@ def losses(
     dtype: str | None = None,
 ) -> Losses:
     """Runs the texts as they are; options and errors as in ``leave_one_out``."""
-    check(model, removal)
+    check(model, batch.facts, removal)
     present = batch.present == 1
     words = present.clone()  # all that is left out
     if batch.decoder_input_ids is not None:

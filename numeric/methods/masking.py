@@ -20,7 +20,7 @@ from numeric.methods.shared import (
 )
 from numeric.models import families, heads
 from numeric.models.batches import DECODER, DECODER_MASK, Batch
-from numeric.models.facts import facts_of
+from numeric.models.facts import ModelFacts
 from numeric.targets.chosen import Rows
 from numeric.targets.readout import Readout
 
@@ -63,7 +63,7 @@ def masked_logits(
     Raises ValueError for a bad option, a target that is no class, copies that leave nothing
     to attend to, deletion from an unknown model, and flash_attention_2.
     """
-    check(model, removal)
+    check(model, batch.facts, removal)
     if keep.shape[1] != batch.present.shape[1]:
         raise ValueError(
             f"inputs has decoder_input_ids: {keep.shape[1]} tokens are asked for, and both texts "
@@ -191,7 +191,7 @@ def _plan(
         seen = seen & (columns <= read[:, None])
         check_something_is_left(seen, example)
         query &= columns <= read[:, None]
-        if _has_window(model, tokens):
+        if _has_window(batch.facts, tokens):
             query = columns <= read[:, None]
         else:
             start = torch.where(changed, columns, tokens).amin(dim=1).minimum(read)
@@ -282,8 +282,7 @@ RUNS = {families.FIRST: _run_encoder, families.LAST: _run_decoder}
 """Functions by the token that is read, as far as ``families`` knows."""
 
 
-def _has_window(model: PreTrainedModel, tokens: int) -> bool:
+def _has_window(facts: ModelFacts, tokens: int) -> bool:
     """Decides whether attention has a window of columns, which leaving some out would narrow."""
-    config = facts_of(model).text
-    window = getattr(config, "sliding_window", None)
+    window = getattr(facts.text, "sliding_window", None)
     return window is not None and window < 2 * tokens

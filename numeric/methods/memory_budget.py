@@ -7,7 +7,7 @@ import torch
 from torch import Tensor, nn
 from transformers import PreTrainedConfig, PreTrainedModel
 
-from numeric.models.facts import facts_of
+from numeric.models.facts import ModelFacts, facts_of
 from numeric.models.heads import MASKED, NEXT
 
 AUTO = "auto"
@@ -60,8 +60,8 @@ def bytes_of_a_copy(
     The widest moment of a layer: both sides of the activation in the MLP or, where scores are
     spelled out, three sets of them; beside it the stream, queries, keys, values and the cache.
     """
-    width, inner, heads = _sizes(model)
     facts = facts_of(model)
+    width, inner, heads = _sizes(model, facts)
     layers = _size(facts.text, "num_hidden_layers")
     scores = 3 * heads * tokens * keys
     held = tokens * (3 * inner + 8 * width) + scores + 2 * width * (layers * kept + 2 * keys)
@@ -78,7 +78,7 @@ def bytes_with_gradients(model: PreTrainedModel, tokens: Tensor, *, kept: Tensor
     The widest moment comes at the top, where all waits: beside it the gradients around the
     activation in the MLP, two sets of scores where they are spelled out, and the stream's.
     """
-    width, inner, heads = _sizes(model)
+    width, inner, heads = _sizes(model, facts_of(model))
     held = tokens * (3 * inner + 3 * width) + 2 * heads * tokens**2
     return kept + held * model.dtype.itemsize
 
@@ -103,12 +103,11 @@ def bytes_kept(model: nn.Module, run: Callable[[], object]) -> int:
     return sum(held.values())
 
 
-def _sizes(model: PreTrainedModel) -> tuple[int, int, int]:
+def _sizes(model: PreTrainedModel, facts: ModelFacts) -> tuple[int, int, int]:
     """Returns the width, the width inside the MLP, and the heads whose scores are spelled out.
 
     On a GPU no fused kernel takes float64, so that "sdpa" spells them out there too.
     """
-    facts = facts_of(model)
     config = facts.text
     width = _size(config, "hidden_size", "d_model", "d_latents")
     inner = _size(config, "intermediate_size", "hidden_dim", "n_inner") or 4 * width

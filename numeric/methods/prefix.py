@@ -8,7 +8,7 @@ from transformers.cache_utils import DynamicLayer
 from numeric.methods.shared import OF_OTHER_CODE, Copies, first_keys
 from numeric.models import heads
 from numeric.models.batches import Batch
-from numeric.models.facts import facts_of
+from numeric.models.facts import ModelFacts
 from numeric.models.identity import is_stock
 from numeric.targets.chosen import Rows
 from numeric.targets.readout import Readout
@@ -68,7 +68,7 @@ def of_text(model: PreTrainedModel, batch: Batch, readout: Readout) -> DynamicCa
     differ in one text alone, because some models count them by the padding before them.
     """
     one_text = readout.head == heads.NEXT and batch.decoder_input_ids is None
-    if not one_text or not is_stock(model) or _is_chunked(model):
+    if not one_text or not is_stock(model) or _is_chunked(batch.facts):
         return None
     cache = DynamicCache()
     try:
@@ -101,12 +101,12 @@ def run(
     return Rows(heads.run(model, inputs, rows - start, of=heads.NEXT), rows)
 
 
-def _is_chunked(model: PreTrainedModel) -> bool:
+def _is_chunked(facts: ModelFacts) -> bool:
     """Decides whether tokens that begin a chunk see themselves alone, and nothing if left out.
 
     Stock attention then reads all columns of a copy, and a shorter copy has fewer.
     """
-    kinds = getattr(facts_of(model).text, "layer_types", None)
+    kinds = getattr(facts.text, "layer_types", None)
     return "chunked_attention" in (kinds or ())
 
 

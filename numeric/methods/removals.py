@@ -7,7 +7,7 @@ from transformers import PreTrainedModel
 from numeric.methods.shared import Copies, Whole
 from numeric.models.batches import DECODER_MASK, PIXELS, Batch
 from numeric.models.checks import mask_problems
-from numeric.models.facts import facts_of
+from numeric.models.facts import ModelFacts
 from numeric.targets.readout import Readout
 
 REMOVALS = ("attention-mask", "deletion")
@@ -24,14 +24,13 @@ def check_something_is_left(seen: Tensor, example: Tensor) -> None:
         )
 
 
-def check(model: PreTrainedModel, removal: str | int) -> None:
+def check(model: PreTrainedModel, facts: ModelFacts, removal: str | int) -> None:
     """Raises ValueError for an unknown way to remove tokens, and for attention that has another."""
     if getattr(model, "main_input_name", "") == PIXELS:
         raise ValueError(
             f"model is a {type(model).__name__}: tokens can be left out of texts, with a "
             "model such as BertForSequenceClassification"
         )
-    facts = facts_of(model)
     size = facts.words
     token = isinstance(removal, int) and not isinstance(removal, bool) and 0 <= removal < size
     if not token and removal not in REMOVALS:

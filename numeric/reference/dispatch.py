@@ -16,7 +16,7 @@ from numeric.reference.lemmas import Lemma
 
 
 def not_on_maps(*given: Any, eps: float) -> list[np.ndarray]:
-    """No capture makes a map of such an operation."""
+    """Raises LookupError: no capture makes a map of such an operation."""
     raise LookupError("this rule has no text for operations that are maps")
 
 
@@ -37,6 +37,7 @@ class Rule:
 
 
 def unchanged(*activations_and_relevance: Any, eps: float) -> np.ndarray:
+    """Hands the relevance of the output on as it is."""
     return rules.identity(activations_and_relevance[-1])
 
 

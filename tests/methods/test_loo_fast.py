@@ -10,6 +10,7 @@ from numeric import attribute
 from numeric.evaluation.perturbation import perturbation_curve
 from numeric.methods import loo, masking, removals
 from numeric.methods.shared import whole
+from numeric.models.facts import facts_of
 from numeric.models.inputs import prepare
 from tests.support import cases
 from tests.support.cases import DECODERS, ENCODERS, SINGLE, close, six_texts, tolerance
@@ -210,8 +211,8 @@ def test_attention_that_drops_masked_queries_is_refused(tiny, kernel):
     tiny.config._attn_implementation = kernel
     for removal in removals.REMOVALS:
         with pytest.raises(ValueError, match=rf"'{kernel}' drops .*\(\"sdpa\"\)"):
-            masking.check(tiny, removal)
-    masking.check(tiny, 7)  # everything stays in view
+            masking.check(tiny, facts_of(tiny), removal)
+    masking.check(tiny, facts_of(tiny), 7)  # everything stays in view
 
 
 class Averaging(type(cases.tiny_bert())):
