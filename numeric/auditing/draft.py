@@ -102,10 +102,10 @@ class Draft:
         **attributes: Any,
     ) -> Node:
         """Makes an operation at the place that is running, or at ``where``."""
-        origin, layer = where or self.origin()
+        args, (origin, layer) = tuple(args), where or self.origin()
         name = self.running[-1].call.name if self.running else op
         about = {"layer": layer, "shape": tuple(shape)} | attributes
-        node = Node(op, tuple(args), f"{name} {len(self.trace)}", origin, about)
+        node = Node(op, args, f"{name} {len(self.trace)}", origin, about)
         inside = LAYER.split(origin.module)[-1]
         before = [self.made.get(x, (None, 0)) for x in args if x.op != PARAMETER]
         back = tuple(len(self.trace) - n if at == layer else "from outside" for at, n in before)

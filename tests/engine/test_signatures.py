@@ -5,23 +5,27 @@ and then put the printed digest in place of the old one.
 """
 
 import pytest
+import torch
 
 from numeric.auditing.capture import capture
 from numeric.models.inputs import prepare
 from tests.support import cases
+from tests.support.changes import ACT, LAYER, on, then
+
+PLACE = LAYER(0) + ACT
 
 SIGNATURES = {
-    "bert": "a980f749aec20cf9",
-    "roberta": "a980f749aec20cf9",
-    "electra": "a980f749aec20cf9",
-    "albert": "7e4d88d073fd82bc",
-    "distilbert": "4c45e4c968376e86",
-    "gpt2": "55627d3328c5566e",
-    "llama": "a02a2adc2bb28f26",
-    "mistral": "283dc6b55bb52ae0",
-    "qwen2": "a02a2adc2bb28f26",
-    "qwen3": "af4e8a738a64d3d8",
-    "vit": "6081890175bb24e0",
+    "bert": "343226d1a3e24e52",
+    "roberta": "343226d1a3e24e52",
+    "electra": "343226d1a3e24e52",
+    "albert": "6adbbf3ef6dc6c92",
+    "distilbert": "32f9cfec3b51a3f7",
+    "gpt2": "c5d617965b53f54f",
+    "llama": "8b02048834a3b7e0",
+    "mistral": "85c197a9704e7b3b",
+    "qwen2": "8b02048834a3b7e0",
+    "qwen3": "4dbd5c224b48bdbe",
+    "vit": "3bcf73ed88812d91",
 }
 """Digests of a layer's operations by family, made by ``numeric.auditing.capture``."""
 
@@ -70,3 +74,14 @@ def test_a_toy_runs_the_operations_of_a_real_model(name):
 def test_another_activation_is_another_signature():
     found = layers(*cases.family("bert", attn_implementation="eager", hidden_act="relu"))
     assert SIGNATURES["bert"] not in found.values()
+
+
+def test_another_operand_of_a_product_is_another_signature():
+    def altered(n):
+        model, inputs = cases.family("bert", attn_implementation="eager")
+        eye = torch.eye(model.config.intermediate_size, dtype=torch.float64)
+        maps = lambda x: [torch.nn.functional.linear(x, k * eye) for k in (2, 3)]
+        on(then(lambda x: maps(x)[n] * x), PLACE)({"model": model})
+        return layers(model, inputs)[0]
+
+    assert altered(0) != altered(1)
