@@ -101,7 +101,7 @@ FORWARD = {  # a matrix is a list of rows; m holds the other attributes of a nod
 RULES = {"input": "none", "parameter": "none", "relu": "identity", "function": "identity",
          "linear": "epsilon epsilon-without-bias gradient", "add": "epsilon gradient",
          "bilinear": "bilinear-epsilon value-only gradient constant", "transpose": "transpose",
-         "softmax": "taylor constant", "product": "equal-split"}  # rules of each operation
+         "softmax": "taylor constant identity", "product": "equal-split"}  # rules of each operation
 
 def messages(op, rule, m, xs, z, r):  # the relevance of each operand
     if rule in ("none", "constant", "transpose"):

@@ -63,6 +63,7 @@ HELD: Mapping[str, Amount] = {CONSTANT: lambda visit: visit.r}
 RULES = (
     Rule(kinds.SCORES, kinds.CONSTANT, nothing, HELD, passes_by=(0, 1)),
     Rule(kinds.SOFTMAX, kinds.CONSTANT, nothing, HELD, passes_by=(0,)),
+    Rule(kinds.SOFTMAX, kinds.IDENTITY, lambda n, xs, r, opt: (r,), {}),
     *(Rule(kinds.SOFTMAX, name, lambda n, xs, r, opt: taylor(xs[0], r), {TAYLOR: _by_taylor_term})
       for name in (kinds.TAYLOR, kinds.GRADIENT)),
     Rule(kinds.READOUT, kinds.VALUE_ONLY,

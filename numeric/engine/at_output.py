@@ -88,6 +88,7 @@ RECORDS = (
     Rule(kinds.SCORES, kinds.GRADIENT, to_scores=1.0),
     Rule(kinds.SOFTMAX, kinds.TAYLOR, to_scores=1.0),  # Eq. 5 is the plain gradient
     Rule(kinds.SOFTMAX, kinds.CONSTANT, lambda z, eps, bias: z.detach(), to_scores=0.0),
+    Rule(kinds.SOFTMAX, kinds.IDENTITY, compute=_identity),
     Rule(kinds.SOFTMAX, kinds.GRADIENT, to_scores=1.0),
     Rule(kinds.READOUT, kinds.BILINEAR_EPSILON, _bilinear, to_scores=0.5, to_value=0.5),
     Rule(kinds.READOUT, kinds.VALUE_ONLY, _epsilon,  # of weights that are cut off

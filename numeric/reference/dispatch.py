@@ -57,6 +57,7 @@ RECORDS = (
     Rule(kinds.SOFTMAX, kinds.TAYLOR, lambda z, r, *, eps: rules.softmax_taylor(z, r),
          {TAYLOR: lemmas.by_taylor_term}),
     Rule(kinds.SOFTMAX, kinds.CONSTANT, lambda z, r, *, eps: np.zeros_like(r), lemmas.HELD),
+    Rule(kinds.SOFTMAX, kinds.IDENTITY, unchanged, {}),
     Rule(kinds.READOUT, kinds.BILINEAR_EPSILON, rules.bilinear_epsilon,
          lemmas.HALVES, mapped.bilinear_epsilon),
     Rule(kinds.READOUT, kinds.VALUE_ONLY,
