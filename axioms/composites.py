@@ -216,13 +216,21 @@ and biases are a component of their own.  It has no rule for products.  Theorem 
 """
 
 
-def bypass_softmax(layers: Iterable[int]) -> Composite:
+IDENTITY_SOFTMAX = Composite("identity-softmax", {**ATTNLRP.rules, kinds.SOFTMAX: kinds.IDENTITY})
+"""AttnLRP with R_Z = R_A at the softmax in the place of Eq. 5.
+
+Relevance passes a softmax so in the code of Chefer et al., 2021 (arXiv 2012.09838).  Theorem 77.
+"""
+
+
+def bypass_softmax(layers: Iterable[int], within: Composite = ATTNLRP) -> Composite:
     """AttnLRP with CP-LRP's attention step in ``layers`` (from 0): one cell of Table A3.
 
+    ``within``: the composite of all other layers.
     Raises TypeError if ``layers`` is a single number.
     """
     if isinstance(layers, int):
         raise TypeError(f"layers={layers!r}: pass all layers in a list, such as [{layers!r}]")
     chosen = sorted(set(layers))
-    name = f"attnlrp, value-only in {chosen}"
-    return replace(ATTNLRP, name=name, layers=dict.fromkeys(chosen, BYPASS))
+    name = f"{within.name}, value-only in {chosen}"
+    return replace(within, name=name, layers=dict.fromkeys(chosen, BYPASS))

@@ -7,7 +7,7 @@ from typing import TypeAlias
 import sympy as sp
 
 from axioms import kinds
-from axioms.composites import ATTNLRP, CP_LRP, DEPASS, MAMBA_LRP, RELP, Composite
+from axioms.composites import ATTNLRP, CP_LRP, DEPASS, IDENTITY_SOFTMAX, MAMBA_LRP, RELP, Composite
 from axioms.decide.denotation import as_rational, canonical, named
 from axioms.decide.identity import Number
 from axioms.graph import Node
@@ -179,7 +179,11 @@ RULE_SETS: tuple[RuleSet, ...] = (
 
 MASK_RELEVANCE = RuleSet(name="mask relevance", formula=by_masks)
 COMPARED = ("CP-LRP", "gradient x input", "Integrated Gradients", "leave-one-out")
-ON_ATTENTION = (*(x for x in RULE_SETS if x.name in COMPARED), MASK_RELEVANCE)
+ON_ATTENTION = (
+    RuleSet(name="AttnLRP, identity softmax", composite=IDENTITY_SOFTMAX),
+    *(x for x in RULE_SETS if x.name in COMPARED),
+    MASK_RELEVANCE,
+)
 """The columns of the table of attention; each lemma of AttnLRP takes minutes there."""
 
 GATES_HELD = RuleSet(
