@@ -11,9 +11,9 @@ one per layer, however many mixes there are.  Stacking them (``is_grads_batched`
 CPU and is slower; on a GPU it was not measured.
 """
 
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import ExitStack
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from functools import partial
 from typing import Any
 
@@ -21,19 +21,19 @@ import torch
 from torch import Tensor, nn
 from transformers import PreTrainedModel, PreTrainedTokenizerBase
 
-from axioms import kinds
-from axioms.composites import Composite, Operation
-from numeric.engine import at_output, attention, packed, scope
+from axioms.composites import Composite
+from numeric.engine import packed, scope
 from numeric.engine.blocks import outside
 from numeric.engine.engine import Propagation
 from numeric.engine.rules import wide
+from numeric.layer_factors import Factors, groups, projections, without_attention_step
 from numeric.methods import amplification
 from numeric.methods.options import composite_of
 from numeric.models import families, patches
 from numeric.models.batches import Batch
 from numeric.models.checks import own_failures
 from numeric.models.inputs import prepare
-from numeric.models.places import LAYER, check_overrides
+from numeric.models.places import LAYER
 from numeric.targets import Label, Target
 from numeric.targets.chosen import Rows
 from numeric.targets.readout import Readout
@@ -53,10 +53,6 @@ class Sweep:
     target: Tensor
     logit: Tensor
     residual: Tensor
-
-
-Factors = tuple[tuple[float, ...], ...]
-"""One layer's factors: one for each part of each projection."""
 
 
 @dataclass(frozen=True, eq=False)
@@ -124,8 +120,8 @@ def _relevance(
     readout = readout.choose(rows)
     (chosen,) = readout.targets
     found: dict[int, tuple[Tensor, Tensor]] = {}
-    groups = _groups(model, rules.book.recorded, layers, composites)
-    for n, (composite, factors) in enumerate(groups):
+    parts = groups(model, rules.book.recorded, layers, composites)
+    for n, (composite, factors) in enumerate(parts):
         if n:
             rules, cuts, rows = _forward(model, batch, layers, composite, readout)
         logit = chosen.of(rows)
@@ -147,7 +143,7 @@ def _forward(
 ) -> tuple[Propagation, list[dict[str, Cut]], Rows]:
     """Runs one forward pass, cut at ``layers``; attention steps keep the plain gradient."""
     twin = patches.twin(packed.unpack(model))
-    applied = scope.applied(twin, _without_attention_step(composite))
+    applied = scope.applied(twin, without_attention_step(composite))
     # Hooks that stayed would hold the twin, and the twin the hooks, with the graph between them.
     with ExitStack() as hooks, applied as rules, torch.enable_grad():
         rules.book.asks = True  # every composite needs to know which operations there are
@@ -168,18 +164,18 @@ def _descend(
         yield factors.keys(), end, c
         return
     *below, layer = cuts
-    entrance, *projections = layer.values()
+    entrance, *cut = layer.values()
     parting: dict[Factors, dict[int, Sequence[Factors]]] = {}
     for number, by_layer in factors.items():
         parting.setdefault(by_layer[len(below)], {})[number] = by_layer
-    needed = [n for n in range(len(projections)) if any(any(f[n]) for f in parting)]
-    leaves = [entrance.leaf, *(projections[n].leaf for n in needed)]
+    needed = [n for n in range(len(cut)) if any(any(f[n]) for f in parting)]
+    leaves = [entrance.leaf, *(cut[n].leaf for n in needed)]
     beside, *into = torch.autograd.grad(end, leaves, c, retain_graph=True)
     ready = []
     for factor, part in parting.items():
         passing = {n: _weigh(x, factor[n]) for n, x in zip(needed, into, strict=True)}
         passing = {n: x for n, x in passing.items() if any(factor[n])}
-        sources = [projections[n].source for n in passing]
+        sources = [cut[n].source for n in passing]
         (through,) = torch.autograd.grad(
             sources, entrance.leaf, list(passing.values()), retain_graph=True
         )
@@ -201,7 +197,7 @@ def _cut(
 ) -> dict[str, Cut]:
     """Returns cuts that the forward pass fills: at the layer's input, then at its projections."""
     module = model.get_submodule(attention)
-    places: dict[str, Any] = dict.fromkeys(["input", *_projections(module)])  # later a Cut each
+    places: dict[str, Any] = dict.fromkeys(["input", *projections(module)])  # later a Cut each
 
     def cut(name: str, x: Tensor) -> Tensor:
         if places[name] is not None:
@@ -213,14 +209,9 @@ def _cut(
             return leaf.view_as(leaf)
 
     hooks.enter_context(patches.change_input(model.get_submodule(layer), partial(cut, "input")))
-    for name in _projections(module):
+    for name in projections(module):
         hooks.enter_context(patches.change_output(getattr(module, name), partial(cut, name)))
     return places
-
-
-def _projections(attention: nn.Module) -> list[str]:
-    """Names the children that compute Q, K and V, in this order; one, if it computes all three."""
-    return list(dict.fromkeys(families.projections(attention) or ()))
 
 
 def _layers(model: nn.Module) -> list[tuple[str, str]]:
@@ -245,53 +236,4 @@ def _uncut_error(model: nn.Module, loose: Sequence[str]) -> ValueError:
         f"{type(model).__name__} cannot be cut into layers of which each runs once: "
         + (f"see its attention at {', '.join(loose)}" if loose else "it has no attention")
         + "; call attribute() for each composite"
-    )
-
-
-def _groups(
-    model: nn.Module,
-    operations: Sequence[Operation],
-    layers: Sequence[tuple[str, str]],
-    composites: Sequence[Composite],
-) -> list[tuple[Composite, dict[int, list[Factors]]]]:
-    """Groups composites that agree outside the attention step: one of them, and all factors.
-
-    Factors are by number of the composite, by layer and by projection.
-    """
-    groups: dict[frozenset[object], tuple[Composite, dict[int, list[Factors]]]] = {}
-    for number, composite in enumerate(composites):
-        rules = composite.assign(operations, known=at_output.RULES)
-        check_overrides(composite, operations)
-        steps: dict[str, dict[str, str]] = {}
-        elsewhere: list[object] = [
-            x for x in composite.rules.items() if x[0] not in attention.KINDS
-        ]
-        for operation, rule in zip(operations, rules, strict=True):
-            if operation.kind in attention.KINDS:
-                steps.setdefault(operation.module, {})[operation.kind] = rule
-            else:
-                elsewhere.append((operation, rule))
-        _, factors = groups.setdefault(frozenset(elsewhere), (composite, {}))
-        factors[number] = [_factors(model.get_submodule(x), steps[x]) for _, x in layers]
-    return list(groups.values())
-
-
-def _factors(module: nn.Module, rules: Mapping[str, str]) -> Factors:
-    shares = attention.shares(*(rules[kind] for kind in attention.KINDS))
-    if len(_projections(module)) == 1:
-        return (shares,)
-    return tuple((share,) for share in shares)
-
-
-def _without_attention_step(composite: Composite) -> Composite:
-    """Returns ``composite`` with the plain gradient in the attention step."""
-    plain = dict.fromkeys(attention.KINDS, kinds.GRADIENT)
-    within: Callable[[Mapping[str, str]], dict[str, str]] = lambda table: {
-        kind: plain.get(kind, rule) for kind, rule in table.items()
-    }
-    return replace(
-        composite,
-        rules=dict(composite.rules) | plain,
-        layers={layer: within(table) for layer, table in composite.layers.items()},
-        modules={path: within(table) for path, table in composite.modules.items()},
     )

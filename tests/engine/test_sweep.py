@@ -7,7 +7,7 @@ import pytest
 import torch
 
 from axioms import kinds
-from axioms.composites import ATTNLRP, CP_LRP, Composite, bypass_softmax
+from axioms.composites import ATTNLRP, CP_LRP, IDENTITY_SOFTMAX, Composite, bypass_softmax
 from benchmarks.experiments import rows, text
 from numeric import attribute
 from numeric import layer_mixes as sweep
@@ -49,6 +49,16 @@ def test_every_mix_of_four_layers_equals_its_own_run(batch, attention):
     tiny = cases.tiny_bert(num_hidden_layers=4, attn_implementation=attention)
     check(tiny, batch, every_mix(4))
     check(tiny, batch, every_mix(4)[::-1], [2, 0])
+
+
+@pytest.mark.filterwarnings("ignore::numeric.methods.amplification.AmplifiedRelevance")
+def test_mixes_within_the_identity_rule_at_the_softmax_equal_their_own_runs(batch):
+    tiny = cases.tiny_bert(num_hidden_layers=3)
+    mixes = [bypass_softmax(layers, IDENTITY_SOFTMAX) for layers in ([], [0], [1, 2], [0, 1, 2])]
+    check(tiny, batch, [bypass_softmax([1]), *mixes, IDENTITY_SOFTMAX])
+    both = replace(IDENTITY_SOFTMAX, layers={1: dict(ATTNLRP.rules)})
+    with pytest.raises(ValueError, match="several rules at softmaxes"):
+        sweep.sweep(tiny, batch, [both])
 
 
 @pytest.mark.parametrize("name", [name for name in cases.FAMILIES if name != "albert"])
