@@ -34,13 +34,16 @@ T_95 = {5: 2.776, 4: 3.182, 3: 4.303, 2: 12.706}
 class LookedUp(PixelAttention):
     """Linear attention over pixels (example, token), int64 from 0 to 255, that each have a word."""
 
-    def __init__(self, *, scale: str, pooling: str, bias: bool, tokens: int = 196) -> None:
+    def __init__(
+        self, *, scale: str, pooling: str, bias: bool, blank: str = "learned", tokens: int = 196
+    ) -> None:
         shared = {"embedding": "shared", "embedding_bias": False, "input": "unit"}
         shared |= {"positions": "learned", "qkv_bias": False, "scale": "width"}
         super().__init__(Specification(pooling=pooling, **shared), tokens=tokens)
         del self.direction
-        self.words = nn.Embedding(256, len(self.position[0]))
-        self.classifier = nn.Linear(len(self.position[0]), 10, bias=bias)
+        width = self.position.shape[1]
+        self.words = nn.Embedding(256, width, padding_idx=0 if blank == "zero" else None)
+        self.classifier = nn.Linear(width, 10, bias=bias)
         if scale == "none":
             self.key_factor = tokens
 
@@ -144,9 +147,9 @@ def measured(images: Images, network: dict, declared: dict) -> dict[tuple, tuple
     found = {key: np.concatenate([part[key] for part in parts]) for key in parts[0]}
     result = {("accuracy",): (accuracy,)}
     result |= {("negative", *key): ((a.sum(axis=1) < 0).mean(),) for key, a in found.items()}
-    for a, b in itertools.combinations(found, 2):
-        compared = ("LOO", "IG"), ("LOO", "AttnLRP"), ("AttnLRP", "AttnLRP")
-        if a[1] == b[1] and (a[0], b[0]) in compared:
+    for a, b in itertools.permutations(found, 2):
+        orders = (a[0], b[0], *a[2:], *b[2:]) == ("AttnLRP", "AttnLRP", *methods.SIDES)
+        if a[1] == b[1] and ((a[0] == "LOO" and b[0] in ("IG", "AttnLRP")) or orders):
             result[f"{b[0]}, {a[0]}", *a[1:], b[2]] = agreement(found[a], found[b])
     return result
 
@@ -162,21 +165,25 @@ def agreement(a: np.ndarray, b: np.ndarray) -> tuple[float, ...]:
 def sweep(images: Images, declared: dict = DECLARED) -> Iterator[tuple]:
     """Yields network, quantity, and its values by seed, (seed, number)."""
     *choices, seeds = declared["network"].values()
-    for values in itertools.product(*choices):
-        network = dict(zip(declared["network"], values, strict=False))
+    networks = [
+        dict(zip(declared["network"], v, strict=False)) for v in itertools.product(*choices)
+    ]
+    for network in (*declared["ablation"]["networks"], *networks):
+        name = ", ".join(f"{key}={value}" for key, value in network.items())
         by_seed = [measured(images, network | {"seed": seed}, declared) for seed in seeds]
         for key in by_seed[0]:
-            yield ", ".join(map(str, values)), key, np.array([found[key] for found in by_seed])
+            yield name, key, np.array([found[key] for found in by_seed])
 
 
 def main() -> None:
-    """Prints a line per network and quantity: means over seeds, with 95 % t intervals."""
+    """Prints a line per network and quantity: means over seeds, 95 % t intervals and ranges."""
     parser = ArgumentParser(description=__doc__)
     parser.add_argument("--data-dir", type=Path, help="folder of mnist.npz; otherwise the Hub")
     print("network | quantity | r or share | flips | r, sum to one | undefined")
     for network, key, values in sweep(load(data_dir=parser.parse_args().data_dir)):
         half = T_95[len(values)] * values.std(axis=0, ddof=1) / len(values) ** 0.5
-        cells = [f"{m:z.3f} ± {h:.3f}" for m, h in zip(values.mean(axis=0), half, strict=True)]
+        columns = zip(values.mean(0), half, values.min(0), values.max(0), strict=True)
+        cells = ["{:z.3f} ± {:.3f} ({:z.3f} to {:z.3f})".format(*column) for column in columns]
         print(" | ".join([network, ", ".join(filter(None, key)), *cells]), flush=True)
 
 
