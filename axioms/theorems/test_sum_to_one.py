@@ -53,11 +53,11 @@ def test_r_of_maps_that_sum_to_one_has_the_sign_of_both_sums(record_property):
     for signs in sign_cases(1, 2):
         totals = [sign * size for sign, size in zip(signs, SIZES, strict=True)]
         maps = [summing_to(a, total) for a, total in zip((A, B), totals, strict=True)]
-        for a, size in zip(maps, SIZES, strict=True):
+        for a, total in zip(maps, totals, strict=True):
             one = sum_to_one(a)
-            assert identical(product(one, one), product(a, a) / size**2)  # so D(a/s) = D(a)/|s|
+            assert identical(product(one, one), product(a, a) / total**2)  # so D(a/s) = D(a)/|s|
         raw = product(*maps) / (D[0] * D[1])
-        assert identical(r_of_sums_to_one(*maps), signs[0] * signs[1] * raw)
+        assert identical(signs[0] * signs[1] * r_of_sums_to_one(*maps), raw)
     record_property("method", "D(a/s) = D(a)/|s| by squares, then cancel in each case of signs")
 
 
