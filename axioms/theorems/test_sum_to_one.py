@@ -71,7 +71,7 @@ def test_r_of_maps_that_sum_to_one_has_the_sign_of_both_sums(record_property):
 )
 def test_a_share_of_turned_examples_takes_twice_its_size_off_the_mean():
     a, b = (summing_to(m, size) for m, size in zip((A, B), SIZES, strict=True))
-    other = b - sp.ones(1, 3) * 2 * SIZES[1] / 3  # its sum is that of b, turned around
+    other = b - sp.ones(1, 3) * 2 * SIZES[1] / 3  # the sum of b, turned around
     raw = product(a, b) / (D[0] * D[1])
     assert identical(product(a, other), product(a, b))
     assert identical(product(other, other), product(b, b))

@@ -24,7 +24,7 @@ from benchmarks.experiments.table1.pixel_attention import (
     relevance,
 )
 from benchmarks.running.threads import one_thread
-from numeric.evaluation.correlation import normalise, pearson
+from numeric.evaluation.correlation import flipped, normalise, pearson
 
 DECLARED = tomllib.loads(Path(__file__).with_suffix(".toml").read_text())
 T_95 = {5: 2.776, 4: 3.182, 3: 4.303, 2: 12.706}
@@ -158,7 +158,7 @@ def agreement(a: np.ndarray, b: np.ndarray) -> tuple[float, ...]:
     """Returns mean r, the share whose sums differ in sign, r of sums to one, and undefined r."""
     every = np.ones(a.shape, dtype=bool)
     raw, one = pearson(a, b, every), pearson(normalise(a, every), normalise(b, every), every)
-    return np.nanmean(raw), (raw * one < 0).mean(), np.nanmean(one), np.isnan(one).sum()
+    return np.nanmean(raw), np.nanmean(flipped(raw, one)), np.nanmean(one), np.isnan(one).sum()
 
 
 @one_thread()
