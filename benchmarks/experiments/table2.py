@@ -5,7 +5,7 @@ from collections.abc import Mapping
 import numpy as np
 
 from benchmarks.experiments.maps import GAP, SEED, Measured, means, stacked, statistics, too_few
-from benchmarks.experiments.record import Experiment, interval, number, value
+from benchmarks.experiments.record import Experiment, interval, number, percent, value
 from benchmarks.experiments.result import Result, undefined
 from benchmarks.experiments.rows import LOO
 from numeric.evaluation.correlation import bootstrap_mean, flipped
@@ -115,7 +115,7 @@ def figure(result):
 def _above_flips(row):
     """Formats r of maps that sum to one above the share of texts whose r that flips."""
     r = number("r all, sum to one")(row)
-    return f"{r}\n{row['flips']:.1%}" if "flips" in row else r
+    return f"{r}\n{percent('flips')(row)}" if "flips" in row else r
 
 
 def summary(result):
@@ -154,7 +154,7 @@ EXPERIMENT = Experiment(
         ("method", value("method")),
         ("r, all\ntokens", interval("r all")),
         ("r, content\ntokens", interval("r content")),
-        ("r, sum\nto one,\nflips", _above_flips),
+        ("r, sum\nto one\nflips", _above_flips),
         ("τ", number("tau all", 2)),
         ("LeRF", number("LeRF", 2)),
         ("MoRF", number("MoRF", 2)),

@@ -21,7 +21,7 @@ import torch
 from torch import Tensor
 
 from benchmarks.experiments.maps import SEED, means
-from benchmarks.experiments.record import Experiment, interval, number, value
+from benchmarks.experiments.record import Experiment, interval, number, percent, value
 from benchmarks.experiments.result import Result, joined, undefined
 from benchmarks.experiments.table1 import methods
 from benchmarks.experiments.table1.methods import SIDES
@@ -261,7 +261,7 @@ EXPERIMENT = Experiment(
         ("maps compared", lambda row: f"{row['explainer']} {row['pair'].replace(' vs ', '–')}"),
         ("r, raw", interval("r raw", ends=3)),
         ("over seeds", value("range")),
-        ("flips", number("flips", 2)),
+        ("flips", percent("flips")),
         ("r, sum\nto one", interval("r sum to one", ends=3)),
         ("paper", number("paper r", 4)),
     ],

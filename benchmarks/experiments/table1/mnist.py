@@ -20,7 +20,7 @@ from torch import Tensor
 from axioms import schema
 from benchmarks.errors import RunError
 from benchmarks.experiments.maps import means
-from benchmarks.experiments.record import Experiment, interval, number, value
+from benchmarks.experiments.record import Experiment, interval, number, percent, value
 from benchmarks.experiments.result import Result, joined, undefined
 from benchmarks.experiments.table1 import methods
 from benchmarks.experiments.table1.analysis import SAME, analyse, analyses, column
@@ -270,7 +270,7 @@ EXPERIMENT = Experiment(
         ("maps", lambda row: f"{row['maps']}, {row['pixels']}"),
         ("§", value("sides")),
         ("r, raw", number("r raw")),
-        ("flips", number("flips", 2)),
+        ("flips", percent("flips")),
         ("r", interval("r")),
         ("paper", number("paper r", 4)),
     ],
