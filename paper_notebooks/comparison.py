@@ -6,7 +6,7 @@ from dataclasses import dataclass
 import numpy as np
 
 from benchmarks.experiments.maps import SEED
-from numeric.evaluation.correlation import BootstrapMean, bootstrap_mean
+from numeric.evaluation.correlation import BootstrapMean, bootstrap_mean, flipped
 from paper_notebooks import output
 
 TOKENS = ("all", "content")
@@ -55,9 +55,8 @@ def compare(result) -> Comparison:
 
 
 def _turned(columns, method):
-    raw, scaled = (per_text(columns, key, method) for key in ("r all", "r all, sum to one"))
-    defined = ~np.isnan(raw) & ~np.isnan(scaled)
-    return float((raw * scaled < 0)[defined].mean())
+    both = (per_text(columns, key, method) for key in ("r all", "r all, sum to one"))
+    return float(np.nanmean(flipped(*both)))
 
 
 def per_text(columns: Mapping[str, Sequence], key: str, method: str) -> np.ndarray:

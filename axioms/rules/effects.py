@@ -33,6 +33,12 @@ def leave_one_out(f: sp.Expr, point: Point) -> Effects:
 
 
 @noted
+def sum_to_one(a: sp.Matrix) -> sp.Matrix:
+    """Divides a map by the sum of its entries, as the paper does before correlating (Sec. 4.1)."""
+    return a / sum(a)
+
+
+@noted
 def leave_key_out(exp_z: sp.Matrix, v: sp.Matrix) -> sp.Matrix:
     """O - O_without_i of one attention row, for every key i, by a softmax over the others.
 

@@ -77,6 +77,10 @@ def number(key, digits=3):
     return lambda row: DASH if math.isnan(row[key]) else f"{row[key]:z.{digits}f}"
 
 
+def percent(key):
+    return lambda row: DASH if math.isnan(row[key]) else f"{row[key]:.0%}"
+
+
 def interval(key, digits=3, *, ends=2):
     """Formats a mean and its interval, ends without a leading zero; a mean alone if exact."""
     mean = number(key, digits)

@@ -67,6 +67,15 @@ def normalise(a: ArrayLike, keep: np.ndarray) -> np.ndarray:
         return np.where(total == 0, np.nan, np.where(keep, a / total, 0.0))
 
 
+def flipped(raw: ArrayLike, normalised: ArrayLike) -> np.ndarray:
+    """Marks examples whose r changes its sign once both maps sum to one (theorem 76).
+
+    raw, normalised: r, (example,) -> (example,) float64, 0 or 1, and NaN where an r is undefined.
+    """
+    product = np.multiply(raw, normalised)
+    return np.where(np.isnan(product), np.nan, product < 0)
+
+
 def bootstrap_mean(values: ArrayLike, *, seed: int, resamples: int = 2000) -> BootstrapMean:
     """Returns the mean of defined values, and SciPy's 95 % percentile bootstrap interval.
 

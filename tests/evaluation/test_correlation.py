@@ -4,7 +4,7 @@ import numpy as np
 import pytest
 from scipy import stats
 
-from numeric.evaluation.correlation import bootstrap_mean, kendall, normalise, pearson
+from numeric.evaluation.correlation import bootstrap_mean, flipped, kendall, normalise, pearson
 
 rng = np.random.default_rng(0)
 A = rng.normal(size=(40, 9))
@@ -162,11 +162,13 @@ def test_a_map_that_sums_to_zero_has_no_normalised_form():
 
 def test_normalisation_flips_r_where_exactly_one_sum_is_negative():
     negative = [np.where(KEEP, x, 0).sum(-1) < 0 for x in (A, B)]
-    flipped = negative[0] ^ negative[1]
-    assert 0 < flipped.sum() < len(A)
+    differ = negative[0] ^ negative[1]
+    assert 0 < differ.sum() < len(A)
     assert (negative[0] & negative[1]).any()  # two flips cancel
     got = pearson(normalise(A, KEEP), normalise(B, KEEP), KEEP)
-    np.testing.assert_allclose(got, np.where(flipped, -1, 1) * pearson(A, B, KEEP), rtol=1e-9)
+    np.testing.assert_allclose(got, np.where(differ, -1, 1) * pearson(A, B, KEEP), rtol=1e-9)
+    np.testing.assert_array_equal(flipped(pearson(A, B, KEEP), got), differ)
+    np.testing.assert_array_equal(flipped([np.nan, 0.5], [0.5, np.nan]), [np.nan, np.nan])
 
 
 def assert_binomial_interval(mean):

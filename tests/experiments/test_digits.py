@@ -241,6 +241,12 @@ def test_sum_to_one_turns_r_around_in_exactly_the_flipped_examples(small):
             np.testing.assert_array_equal(flipped, raw * normalised < 0)
 
 
+def test_a_row_has_the_share_of_images_whose_r_turns_around(small):
+    for row in digits.table1(seeds=(1,), epochs=1, count=12).rows:
+        both = (small.examples[f"{row['explainer']} {row['pair']} {m} all"] for m in methods.MAPS)
+        assert row["flips"] == (np.prod([*both], axis=0) < 0).mean()
+
+
 def test_the_number_of_epochs_follows_from_the_slowest_seed_on_validation_images():
     found = epochs.validate(seed=2, candidates=(25, 40))
     assert found == pytest.approx({25: 0.561, 40: 0.868}, abs=0.05)  # rounding differs by machine

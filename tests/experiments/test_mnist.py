@@ -1,6 +1,7 @@
 """Table 1 on MNIST as a sweep: all that was declared is reported, resumed, and put into words."""
 
 import re
+from collections import defaultdict
 from dataclasses import replace
 
 import pyarrow.parquet as pq
@@ -35,6 +36,13 @@ def test_every_specification_is_reported_with_every_number(swept):
     for row in result.rows:
         assert row["paper r"] == GRID.paper[row["number"]]
         assert row["reached"] == (abs(row["r"] - row["paper r"]) <= GRID.tolerance)
+    own = ("r", "r low", "r high", "r undefined", "reached", "maps")
+    pairs = defaultdict(dict)
+    for row in result.rows:
+        pairs[tuple((k, v) for k, v in row.items() if k not in own)][row["maps"]] = row["r"]
+    for about, r in pairs.items():
+        assert r["raw"] == dict(about)["r raw"]
+        assert (abs(r["raw"] - r["sum to one"]) > 1e-9) == (dict(about)["flips"] > 0)
     assert len(result.examples["label"]) == 3 * reduced.analysis["images"]
 
 

@@ -94,6 +94,7 @@ INTERVALS = {
     for tokens in ("all", "content")
     for key, x in {"": 0.123, " low": 0.01, " high": 0.45}.items()
 }
+INTERVALS |= {"flips": 1.0}
 INTERVALS |= {"r all, sum to one": -0.123, "tau all": 0.5, "LeRF": 3.02, "MoRF": -1.13, "Δ": 4.15}
 
 

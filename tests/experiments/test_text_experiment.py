@@ -84,6 +84,7 @@ def test_every_row_of_table_2_is_the_mean_of_what_one_sentence_at_a_time_gives(
         "r content, sum to one": mean(
             s.r(method, kept=CONTENT, normalised=True) for s in sentences
         ),
+        "flips": mean(s.r(method) * s.r(method, normalised=True) < 0 for s in sentences),
         "tau all": mean(s.tau(method) for s in sentences),
         "tau content": mean(s.tau(method, kept=CONTENT) for s in sentences),
     }

@@ -25,7 +25,7 @@ composites scoreboard theorems/state_space <- composites
 symbolic_sweep limits COMPLETE theorems/linear theorems/associativity <- decide/identity
 decomposed theorems/decomposed_pass <- theorems/decomposed
 COMPLETE LAWS theorems/canonizers <- decide/denotation
-COMPLETE theorems/attention_loo scoreboard <- rules/effects
+COMPLETE theorems/attention_loo theorems/sum_to_one scoreboard <- rules/effects
 SWEEP theorems/relevance_patching <- rules/ledger
 polynomials <- decide/polynomials
 SWEEP LAWS gradient_messages <- rules/propagate

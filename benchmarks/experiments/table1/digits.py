@@ -21,13 +21,13 @@ import torch
 from torch import Tensor
 
 from benchmarks.experiments.maps import SEED, means
-from benchmarks.experiments.record import Experiment, interval, number, value
+from benchmarks.experiments.record import Experiment, interval, number, percent, value
 from benchmarks.experiments.result import Result, joined, undefined
 from benchmarks.experiments.table1 import methods
 from benchmarks.experiments.table1.methods import SIDES
 from benchmarks.running.threads import one_thread
 from benchmarks.running.workers import Each, Track, collected, in_turn, untracked
-from numeric.evaluation.correlation import bootstrap_mean, pearson
+from numeric.evaluation.correlation import bootstrap_mean, flipped, pearson
 from numeric.networks.linear_attention import LinearAttention, cotangent
 
 PAPER = {
@@ -228,7 +228,8 @@ def _notes(rows):
 def _row(runs, examples, explainer, pair, paper):
     key = f"{explainer} {pair}"
     row = {"explainer": explainer, "pair": pair, "paper r": paper}
-    row |= means({f"r {maps}": examples[f"{key} {maps} all"] for maps in methods.MAPS})
+    r = {f"r {maps}": examples[f"{key} {maps} all"] for maps in methods.MAPS}
+    row |= means(r | {"flips": flipped(*r.values())})
     seeds = [run.examples[f"{key} raw all"] for run in runs.values()]
     per_seed = [bootstrap_mean(values, seed=SEED).mean for values in seeds]
     return row | {"range": f"{min(per_seed):.2f}–{max(per_seed):.2f}"}
@@ -260,6 +261,7 @@ EXPERIMENT = Experiment(
         ("maps compared", lambda row: f"{row['explainer']} {row['pair'].replace(' vs ', '–')}"),
         ("r, raw", interval("r raw", ends=3)),
         ("over seeds", value("range")),
+        ("flips", percent("flips")),
         ("r, sum\nto one", interval("r sum to one", ends=3)),
         ("paper", number("paper r", 4)),
     ],

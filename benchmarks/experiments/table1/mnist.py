@@ -20,7 +20,7 @@ from torch import Tensor
 from axioms import schema
 from benchmarks.errors import RunError
 from benchmarks.experiments.maps import means
-from benchmarks.experiments.record import Experiment, interval, number, value
+from benchmarks.experiments.record import Experiment, interval, number, percent, value
 from benchmarks.experiments.result import Result, joined, undefined
 from benchmarks.experiments.table1 import methods
 from benchmarks.experiments.table1.analysis import SAME, analyse, analyses, column
@@ -31,6 +31,7 @@ from benchmarks.running.folders import claim, read_part, write_part
 from benchmarks.running.provenance import provenance
 from benchmarks.running.threads import one_thread
 from benchmarks.running.workers import Track, untracked
+from numeric.evaluation.correlation import flipped
 
 __all__ = ["Grid", "Images", "declared", "load", "sweep"]
 
@@ -191,7 +192,9 @@ def _rows(grid, key, table):
     made = json.loads(table.schema.metadata[b"made"])
     about = {"model": name, "seed": seed, "accuracy": made["accuracy"]}
     for settings in analyses(grid.analysis):
+        both = [table[column(settings | {"maps": maps})].to_numpy() for maps in methods.MAPS]
         r = means({"r": table[column(settings)].to_numpy()})
+        r |= {"r raw": float(np.nanmean(both[0])), "flips": float(np.nanmean(flipped(*both)))}
         choices = {axis: "–" for axis in ("level", "bias", "baseline", "sides")} | settings
         pair = choices.pop("pair")
         for answered, sides in _numbers(pair, grid.analysis["sides"]):
@@ -266,6 +269,8 @@ EXPERIMENT = Experiment(
         ("baseline", value("baseline")),
         ("maps", lambda row: f"{row['maps']}, {row['pixels']}"),
         ("§", value("sides")),
+        ("r, raw", number("r raw")),
+        ("flips", percent("flips")),
         ("r", interval("r")),
         ("paper", number("paper r", 4)),
     ],
