@@ -93,6 +93,7 @@ GRAPHS = {
     "sums": X + relu(Y) + constant("ones", X) + parameter("p"),
     "products": Node(kinds.PRODUCT, (X, Y, SIGMOID)),
     "matrices": Node(kinds.BILINEAR, (LAYER, Node(TRANSPOSE, (Y,)), X)),
+    "weights": W @ parameter("p"),
     "shared": (X * X) @ (SIGMOID + Y),
     "norm": Node(kinds.LAYER_NORM, (X, B, B), attributes={"norm_eps": 1}) * Y,
 }

@@ -1,17 +1,19 @@
 """The solver's facts hold of real numbers, and its models are confirmed."""
 
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
+from unittest import mock
 
 import pytest
 import sympy as sp
 import z3
 
+from axioms.decide import equality
 from axioms.decide.equality import DIFFERENT, EQUAL, UNDEFINED, Part, at_every_eps, at_zero_eps
 from axioms.decide.limits import in_cells
 from axioms.decide.reals import EPS, Reals, number, point, solver
 from axioms.decide.signs import by_sizes, shown, sign
 
-X, Y = sp.symbols("x y", real=True)
+X, Y, Z, R = sp.symbols("x y z R", real=True)
 POINTS = [(a, b) for a in (-2, -1, 0, sp.Rational(1, 2), 1) for b in (-1, 0, 1, 3)]
 
 
@@ -20,6 +22,10 @@ class Sides(Part):
     one: sp.Expr
     other: sp.Expr
     given: list = field(default_factory=list)
+    also: list = field(default_factory=list)
+
+    def messages(self):
+        return self.also
 
     def pairs(self):
         return [(self.one, self.other)]
@@ -34,6 +40,10 @@ class Sides(Part):
     sign(X - Y) * X + sign(Y - X),
     sp.Piecewise((X, X > Y), (Y**2, sp.And(X <= 0, sp.Ne(Y, 0))), (5, True)),
     sp.sqrt(X**2 + 1) * sp.Abs(Y) + 1 / sp.sqrt(Y**2 + 4),
+    sum(
+        sp.Piecewise((2**k, join(X > 0, Y > 0, X + Y > 1)), (0, True))
+        for k, join in enumerate((sp.And, sp.Or, sp.Xor, sp.Equivalent, sp.ITE))
+    ),
 ])  # fmt: skip
 def test_a_term_has_the_value_of_its_expression_ties_included(expression):
     reals = Reals()
@@ -97,9 +107,14 @@ def test_facts_restrict_what_is_decided():
 def test_divisors_that_may_be_0_are_told():
     assert at_every_eps(Sides(Y / (X + Y), Y / (Y + X) + 0 * X)).divisors == (X + Y,)
     assert at_every_eps(Sides(Y / (X**2 + 1), Y / (1 + X**2))).divisors == ()
+    with mock.patch.object(equality, "QUICK", 1):  # steps, so that z3 gives up: it may be 0
+        assert at_every_eps(Sides(Y / (X + Y), Y / (X + Y))).divisors == (X + Y,)
     stabilised = Y / (X + EPS * sign(X))
     assert at_every_eps(Sides(stabilised, stabilised)).divisors == ()
     assert len(at_zero_eps(Sides(stabilised, stabilised)).divisors) == 1
+    cubed = X + EPS * sign(X) - EPS * sign(X) ** 3
+    for divisor in (X - EPS * sign(X), -X + EPS * sign(X), X + Y + EPS * sign(X), cubed):
+        assert at_every_eps(Sides(Y / divisor, Y / divisor)).divisors == (divisor,)
 
 
 @pytest.mark.parametrize(("one", "other", "status"), [
@@ -129,6 +144,21 @@ def test_where_eps_0_is_0_over_0_the_limit_is_taken_in_every_cell(one, other, st
     if found.status == DIFFERENT:
         near = {**found.point, EPS: sp.Rational(1, 10**9)}
         assert abs((one - other).subs(near)) > sp.Rational(1, 10**6)
+
+
+@pytest.mark.parametrize("divisor", [
+    sp.Max(X, 0), sp.Max(X, 0) ** 2, sp.Max(X, 0) - sp.Max(X, Y, 0), Z - X * Y, sp.Max(Z - X * Y, 0)
+])  # fmt: skip
+def test_a_message_that_divides_by_0_in_a_cell_has_no_limit_though_the_sides_are_equal(divisor):
+    where = [sp.Eq(Z, X * Y)]
+    assert in_cells(Sides(Y, Y, where, [1 / (X + EPS), R / divisor])).status == UNDEFINED
+    assert in_cells(Sides(Y, Y, where, [R / (divisor + EPS), R / (X + EPS)])).status == EQUAL
+
+
+def test_only_cells_where_the_facts_hold_count():
+    share = Sides(Y * sp.Abs(X) / (X + EPS), Y)
+    assert in_cells(share).status == DIFFERENT
+    assert in_cells(replace(share, given=[X > 0])).status == EQUAL
 
 
 def test_maxima_are_written_by_sizes():
