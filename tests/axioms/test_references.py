@@ -89,6 +89,7 @@ WEIGHTS = Node(kinds.SOFTMAX, (leaf("z"),))
 SIGMOID = activation("sigmoid", X)
 GRAPHS = {
     "attention": Node(kinds.READOUT, (WEIGHTS, Y), attributes={"layer": 1}),
+    "shared logits": Node(kinds.READOUT, (WEIGHTS, *WEIGHTS.args)),
     "scores": SCORES,
     "sums": X + relu(Y) + constant("ones", X) + parameter("p"),
     "products": Node(kinds.PRODUCT, (X, Y, SIGMOID)),

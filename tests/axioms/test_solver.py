@@ -125,6 +125,7 @@ def test_divisors_that_may_be_0_are_told():
     (X * Y / (X + EPS), 2 * Y, DIFFERENT),
     (Y * sp.Max(X, 0) / (sp.Max(X, 0) + EPS), Y, UNDEFINED),
     (Y / EPS, Y, UNDEFINED),
+    (Y * sign(sp.Max(X, 0) - EPS), Y, UNDEFINED),  # -1 where X is negative, and 1 at eps = 0
 ])  # fmt: skip
 def test_at_eps_0_sides_have_their_limit_but_where_that_is_0_over_0(one, other, status):
     assert at_zero_eps(Sides(one, other)).status == status
@@ -159,6 +160,40 @@ def test_only_cells_where_the_facts_hold_count():
     share = Sides(Y * sp.Abs(X) / (X + EPS), Y)
     assert in_cells(share).status == DIFFERENT
     assert in_cells(replace(share, given=[X > 0])).status == EQUAL
+
+
+def test_points_where_a_sign_jumps_or_no_case_holds_are_left_out():
+    jump = Y * sign(X - EPS) + sp.Piecewise((1 / X, X > EPS), (0, True))
+    found = at_zero_eps(Sides(jump, jump))
+    assert (found.status, {*found.divisors}, found.is_almost) == (EQUAL, {X - EPS, EPS - X}, False)
+    cases = sp.Piecewise((Y, X > 0), (Y, X < 0))
+    found = at_every_eps(Sides(cases, cases))
+    assert (found.status, found.divisors, found.is_almost) == (EQUAL, (), True)
+
+
+CANCEL = [
+    (sp.Abs(2 * X - 2 * Y), 2 * sp.Abs(Y - X)),
+    (sp.Max(X, Y) + sp.Min(X, Y), X + Y),
+    (sign(X) * Y / X + Z, (Y * sign(2 * X) + X * Z) / X),
+    (sp.sqrt((X + 1) ** 2 + Y), sp.sqrt(X**2 + 2 * X + 1 + Y)),
+]
+DO_NOT = [
+    *((sp.Abs(X), other) for other in (X, -X, 2 * sp.Abs(X), sp.Abs(Y))),
+    *((sp.Abs(3 * X), other) for other in (sp.Abs(X), 2 * sp.Abs(X))),
+    *((sign(X), other) for other in (sign(-X), -sign(-X), sign(Y), sp.Abs(X))),
+    *((sp.sqrt(X**2 + 1), other) for other in (sp.sqrt(X**2 + 2), sp.sqrt(X**2), X)),
+    (sp.zoo * X, sp.zoo * X),
+    (X + EPS * Y, X),
+]
+
+
+def test_equal_formulas_of_sizes_and_signs_cancel_and_no_others():
+    for one, other in CANCEL:
+        assert equality._cancels(one, other, {})
+        assert not equality._cancels(one, other + EPS, {})
+        assert equality._cancels(one, other + EPS, {EPS: sp.Integer(0)})
+    for one, other in DO_NOT:
+        assert not equality._cancels(one, other, {})
 
 
 def test_maxima_are_written_by_sizes():
