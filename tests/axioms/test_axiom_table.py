@@ -124,6 +124,10 @@ def test_logarithms_of_sizes_turn_products_into_sums():
         assert logarithm(-one) == logarithm(one)
         assert logarithm(one**3) == sp.expand(3 * logarithm(one))
     assert len({logarithm(part) for part in parts}) == len(parts)
+    for factors in ([sp.sqrt(x**2 + 1), y], [sp.sqrt(x**2 + 1), x, y], [x * y, y]):
+        found = by_logarithms(factors)
+        assert len(found) == len(factors)
+        assert same_value(sum(found), 1)
     with pytest.raises(ZeroDivisionError, match="can share nothing out"):
         by_logarithms([sp.Integer(-6), sp.Rational(1, 2), sp.Rational(1, 3)])
 

@@ -8,7 +8,17 @@ import sympy as sp
 import z3
 
 from axioms.decide import equality
-from axioms.decide.equality import DIFFERENT, EQUAL, UNDEFINED, Part, at_every_eps, at_zero_eps
+from axioms.decide.equality import (
+    DIFFERENT,
+    EQUAL,
+    OPEN,
+    UNDEFINED,
+    Part,
+    Undecided,
+    at_every_eps,
+    at_zero_eps,
+    solved,
+)
 from axioms.decide.limits import in_cells
 from axioms.decide.reals import EPS, Reals, number, point, solver
 from axioms.decide.signs import by_sizes, shown, sign
@@ -102,6 +112,9 @@ def test_sides_are_equal_wherever_they_are_defined_or_differ_or_are_0_over_0(one
 def test_facts_restrict_what_is_decided():
     assert at_every_eps(Sides(sp.Abs(X), X)).status == DIFFERENT
     assert at_every_eps(Sides(sp.Abs(X), X, [X >= 0])).status == EQUAL
+    for divisor in (Z - X * Y, sp.Max(Z - X * Y, 0)):
+        zero = Sides(R / divisor, R / divisor, [sp.Eq(Z, X * Y)])
+        assert at_every_eps(zero).status == at_zero_eps(zero).status == UNDEFINED
 
 
 def test_divisors_that_may_be_0_are_told():
@@ -169,6 +182,24 @@ def test_points_where_a_sign_jumps_or_no_case_holds_are_left_out():
     cases = sp.Piecewise((Y, X > 0), (Y, X < 0))
     found = at_every_eps(Sides(cases, cases))
     assert (found.status, found.divisors, found.is_almost) == (EQUAL, (), True)
+
+
+def test_a_solver_that_gives_up_proves_nothing():
+    gives_up = mock.Mock(**{"return_value.check.return_value": z3.unknown})
+    for one, other, status in EQUALITIES:
+        with mock.patch.object(equality, "solver", gives_up):
+            assert at_every_eps(Sides(one, other)).status == OPEN
+        for bound in ("LONG", "CELLS") if status == UNDEFINED else ():
+            with mock.patch.object(equality, bound, int(bound == "LONG")):
+                assert at_every_eps(Sides(one, other)).status == OPEN
+    with mock.patch.object(equality, "solver", gives_up), pytest.raises(Undecided):
+        equality._possible([])
+
+
+def test_facts_put_formulas_for_symbols_of_one_another():
+    facts = [sp.Eq(Z, X * Y), sp.Eq(R, Z + X), X > 0]
+    assert solved(R + Z, facts) == solved(R + Z, facts[::-1]) == 2 * X * Y + X
+    assert solved(X + 2 * Y, [sp.Eq(X + Y, 1)]) == 2 - X
 
 
 CANCEL = [
