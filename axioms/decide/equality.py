@@ -219,10 +219,9 @@ def _is_stabilised(divisor: sp.Expr) -> bool:
         return True
     for sign in divisor.atoms(Sign):
         rest, pushed = divisor.xreplace({sign: sp.Integer(0)}), divisor.coeff(sign)
-        sides = (side.as_content_primitive() for side in (rest, sign.args[0]))
-        (content, one), (_, other) = sides
+        one, other = (side.as_content_primitive()[1] for side in (rest, sign.args[0]))  # signs stay
         is_sum = divisor == rest + pushed * sign and not rest.has(Sign) and not pushed.has(Sign)
-        if is_sum and one == other and content > 0 and pushed.is_positive:
+        if is_sum and one == other and pushed.is_positive:
             return True
     return False
 

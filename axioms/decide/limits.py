@@ -14,6 +14,7 @@ from axioms.decide import equality
 from axioms.decide.equality import DIFFERENT, EQUAL, OPEN, UNDEFINED, Found, Part, Undecided, solved
 from axioms.decide.identity import is_large, is_rational_function, lowest_terms
 from axioms.decide.reals import EPS, Reals, point, solver
+from axioms.decide.signs import UNDEFINED as NO_NUMBER
 from axioms.decide.signs import Sign, by_sizes
 
 CELLS = 64
@@ -27,6 +28,8 @@ def in_cells(part: Part) -> Found:
     messages = [*gaps, *(_name_signs(solved(x, facts)) for x in part.messages())]
     divisors = {p.base for x in messages for p in x.atoms(sp.Pow) if p.exp.is_negative}
     try:
+        if any(x.has(*NO_NUMBER) for x in messages):  # facts made a divisor 0
+            return Found(UNDEFINED, _point(facts))
         for k, (conditions, found) in enumerate(_cells([*gaps, *divisors], facts)):
             if k == CELLS:
                 raise Undecided(f"the limit eps -> 0 has more than {CELLS} cells")

@@ -133,14 +133,14 @@ class Writer:
     def _step(self, step: Step) -> Data:
         op, rule, operands, more = step
         found: dict[str, Data] = {}
-        for name in more.keys() - {"sign", "exp"}:
+        for name in sorted(more.keys() - {"sign", "exp"}):
             given = more[name]
             if isinstance(given, sp.MatrixBase):
                 given = given.applyfunc(as_rational) if op == "function" else given
                 found[name] = [[self.formula(x) for x in row] for row in given.tolist()]
             else:
                 found[name] = self.formula(given)
-        return [op, rule, operands, dict(sorted(found.items()))]
+        return [op, rule, operands, found]
 
     def _known_values(self, steps: Sequence[Step], k: int) -> Iterator[tuple[sp.Expr, Any]]:
         """Each sign and exponential of a graph: as the test has it, and as the checker does."""

@@ -60,7 +60,7 @@ def logarithm(value: sp.Expr) -> sp.Expr:
     if value == 0:
         raise ZeroDivisionError("0 has no logarithm")
     if not value.free_symbols:
-        return sp.expand_log(sp.log(abs(value)), force=True)
+        return sp.expand_log(sp.log(abs(value)), force=True, factor=True)
     above, below = map(_logarithm_of_factors, sp.fraction(canonical(as_rational(value))))
     return above - below
 

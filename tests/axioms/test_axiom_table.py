@@ -5,7 +5,11 @@ import random
 from unittest import mock
 
 import pytest
+import sympy as sp
 
+from axioms.decide.denotation import same_value
+from axioms.decide.identity import generic
+from axioms.graph import leaf
 from axioms.pages.axioms import (
     AXIOMS,
     EXCLUDED,
@@ -18,9 +22,17 @@ from axioms.pages.axioms import (
     obeyed,
     table,
 )
+from axioms.rules import attention
 from axioms.scoreboard.axiom_cells import AXIOMS as NO_REWRITES
-from axioms.scoreboard.axiom_cells import LOCALITY, Decided, by_rules, decide_axiom
-from axioms.scoreboard.axiom_rules import EQUAL
+from axioms.scoreboard.axiom_cells import (
+    BY_GRADIENT,
+    FUNCTIONALS,
+    LOCALITY,
+    Decided,
+    by_rules,
+    decide_axiom,
+)
+from axioms.scoreboard.axiom_rules import AXIOM_RULES, EQUAL, by_logarithms, logarithm
 from axioms.scoreboard.axiom_sets import largest, largest_without, smallest, smallest_not_had
 from axioms.scoreboard.rule_sets import RULE_SETS
 from axioms.scoreboard.scoreboard import OPEN, PROVED, REFUTED
@@ -78,6 +90,46 @@ def test_a_rule_that_looks_beyond_its_operation_is_not_local():
     canonized = next(rules for rules in RULE_SETS if rules.prepare)
     assert decide_axiom(LOCALITY, by_rules(canonized)).verdict == REFUTED
     assert decide_axiom(LOCALITY, by_rules(EQUAL)).verdict == PROVED
+
+
+def test_a_key_has_what_its_logit_and_its_value_receive():
+    z, v, c = generic("z", 1, 3), generic("v", 3, 1), sp.Symbol("c", positive=True)
+    a = attention.softmax(z)
+    output = (a * v)[0]
+    by_gradient = [a[i] * (v[i] + z[i] * (v[i] - output)) for i in range(3)]
+    assert same_value(BY_GRADIENT.of_keys(z, v), sp.Matrix(by_gradient))
+    alone = [(output - a[i] * v[i]) / (1 - a[i]) for i in range(3)]
+    for name in ("leave-one-out", "mask relevance"):
+        effects = FUNCTIONALS[name].of_keys(z, v)
+        assert same_value(effects, sp.Matrix([output - x for x in alone]))
+    equal = sp.Matrix([[c, c]])
+    found = FUNCTIONALS["Integrated Gradients"].of_keys(equal, sp.Matrix([1, 3]))
+    assert same_value(found, sp.Matrix([sp.Rational(1, 2) - c / 4, sp.Rational(3, 2) + c / 4]))
+
+
+@pytest.mark.parametrize("rules", AXIOM_RULES, ids=lambda rules: rules.name)
+def test_a_matrix_product_gives_all_to_its_first_factor(rules):
+    a, v, r = generic("a", 2, 3), generic("v", 3, 4), generic("r", 2, 4)
+    found = rules.explain(leaf("a") @ leaf("v"), {"a": a, "v": v}, eps=0, relevance=r)
+    share = r.multiply_elementwise((a * v).applyfunc(lambda x: 1 / x))
+    assert same_value(found["a"], a.multiply_elementwise(share * v.T))
+    assert found["v"] == sp.zeros(3, 4)
+
+
+def test_logarithms_of_sizes_turn_products_into_sums():
+    x, y = sp.symbols("x y", real=True)
+    parts = (x, x - y, x**2 + y, 1 / (x + 2), sp.Integer(-6), sp.Rational(1, 3))
+    for one, other in itertools.product(parts, repeat=2):
+        assert sp.expand(logarithm(one * other) - logarithm(one) - logarithm(other)) == 0
+        assert logarithm(-one) == logarithm(one)
+        assert logarithm(one**3) == sp.expand(3 * logarithm(one))
+    assert len({logarithm(part) for part in parts}) == len(parts)
+    for factors in ([sp.sqrt(x**2 + 1), y], [sp.sqrt(x**2 + 1), x, y], [x * y, y]):
+        found = by_logarithms(factors)
+        assert len(found) == len(factors)
+        assert same_value(sum(found), 1)
+    with pytest.raises(ZeroDivisionError, match="can share nothing out"):
+        by_logarithms([sp.Integer(-6), sp.Rational(1, 2), sp.Rational(1, 3)])
 
 
 AT_ONE_POINT = {  # x is 2, 3 and 4 there, z is 0 and 0, and v is 1 and 3

@@ -1,6 +1,7 @@
 """The checker confirms a certificate as it was written, and none that was changed afterwards."""
 
 import json
+import os
 import shutil
 import subprocess
 import sys
@@ -58,6 +59,23 @@ def test_a_checker_with_another_rule_establishes_nothing_of_it(tmp_path):
     said = ("axioms/check.py finds other", "are not equal")
     assert all(any(part in verdict.error for part in said) for verdict in linear)
     assert (of_a_sum.verdict, of_a_sum.error) == ("proved", "")
+
+
+STEP = """
+import sympy as sp
+from axioms.evidence.writer import References, Writer
+writer = Writer(References())
+more = {name: sp.Symbol(name) + 1 for name in ("value", "scale", "relevance", "eps")}
+print(writer._step(("bilinear", "epsilon", [0, 1], more)), vars(writer))
+"""
+
+
+def test_certificates_do_not_depend_on_the_order_of_sets():
+    texts = set()
+    for seed in "012":
+        env = {**os.environ, "PYTHONHASHSEED": seed}
+        texts.add(subprocess.check_output([sys.executable, "-c", STEP], env=env))
+    assert len(texts) == 1
 
 
 def write(file, content):

@@ -7,7 +7,8 @@ from unittest import mock
 import pytest
 
 from axioms import check
-from axioms.decide.decisions import IDENTICAL
+from axioms.decide.decisions import DIFFER_AT, IDENTICAL
+from axioms.decide.records import Depends, answer, disturbing
 from axioms.evidence.certificates import certify
 
 THEOREMS = """
@@ -180,3 +181,12 @@ def test_a_point_has_the_exponentials_of_its_exponents(tmp_path):
     rows = [read(folder, label)["runs"][0]["decisions"] for label in "13"]
     found = [[(kind, at) for kind, _, at in decisions] for decisions in rows]
     assert found == [[("apart", {"z00": "0", "z01": "0"})], [("equal", {})]]
+
+
+def test_a_disturbed_run_ends_where_a_true_answer_of_its_sort_turns_false():
+    with disturbing(IDENTICAL, [False, True, True]):
+        assert not answer(IDENTICAL, now=True)
+        assert answer(DIFFER_AT, now=False)
+        with pytest.raises(Depends):
+            answer(IDENTICAL, now=False)
+        assert not answer(IDENTICAL, now=True)  # no answer is left

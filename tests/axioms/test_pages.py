@@ -9,14 +9,16 @@ from operator import mul
 import pytest
 import sympy as sp
 
+from axioms.composites import ATTNLRP
 from axioms.decide.decisions import IDENTICAL, Decision
 from axioms.decide.identity import generic, identical
+from axioms.graph import leaf
 from axioms.pages import arguments
 from axioms.pages.arguments import Line, argument
 from axioms.pages.display import displayed
 from axioms.pages.latex import latex
 from axioms.pages.notation import notation
-from axioms.pages.origins import Origins, Run
+from axioms.pages.origins import Origin, Origins, Run, _letter, _sweep
 from axioms.pages.show import line_of, page, text
 from axioms.rules.linear import add
 
@@ -194,3 +196,22 @@ def test_formulas_beyond_those_of_a_page_are_counted_and_undefined_ones_left_out
     ((plain, named), _) = made.added([x, -x])  # r x / epsilon
     made.equal([plain, named.subs(EPS, 0)], [R * x] * 2)
     assert (len(made.argument.lines), made.argument.formulas) == (1, [])
+
+
+def test_arguments_take_the_places_of_symbols_all_at_once():
+    x, y = sp.symbols("x y")
+    own = {"what": "R", "of": "x", "place": (), "network": 0}
+    origin = Origin(**own, symbols=(x, y), formula=x - 2 * y)
+    assert origin.at((y, x)) == y - 2 * x
+    assert origin.at((x, x + y)) == x - 2 * (x + y)
+
+
+def test_a_network_names_its_short_leaves_and_no_letter_of_several():
+    x, y = sp.symbols("x00 y01")
+    assert (_letter(sp.Matrix([[x, y]])), _letter(sp.Matrix([[x, x]]))) == ("", "")
+    assert _letter(generic("x", 1, 2)) == "x"
+    a, long = sp.Symbol("a"), sp.Add(*sp.symbols("c:20"))
+    network = leaf("u") + leaf("v")
+    shown = _sweep(network, {"u": sp.Matrix([[a, a]]), "v": sp.Matrix([[long, a]])}, ATTNLRP)
+    assert shown.startswith("y = u + v, by ")
+    assert shown.endswith(", where u = (a, a)")

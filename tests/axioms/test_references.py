@@ -89,10 +89,12 @@ WEIGHTS = Node(kinds.SOFTMAX, (leaf("z"),))
 SIGMOID = activation("sigmoid", X)
 GRAPHS = {
     "attention": Node(kinds.READOUT, (WEIGHTS, Y), attributes={"layer": 1}),
+    "shared logits": Node(kinds.READOUT, (WEIGHTS, *WEIGHTS.args)),
     "scores": SCORES,
     "sums": X + relu(Y) + constant("ones", X) + parameter("p"),
     "products": Node(kinds.PRODUCT, (X, Y, SIGMOID)),
     "matrices": Node(kinds.BILINEAR, (LAYER, Node(TRANSPOSE, (Y,)), X)),
+    "weights": W @ parameter("p"),
     "shared": (X * X) @ (SIGMOID + Y),
     "norm": Node(kinds.LAYER_NORM, (X, B, B), attributes={"norm_eps": 1}) * Y,
 }

@@ -24,6 +24,7 @@ from axioms.rules.effects import (
 from axioms.rules.linear import add, add_by_size, epsilon
 from axioms.rules.linear import z_plus as z_plus_rule
 from axioms.rules.propagate import evaluate
+from axioms.scoreboard import rule_sets
 from axioms.scoreboard.rule_sets import (
     MASK_RELEVANCE,
     RuleSet,
@@ -211,6 +212,28 @@ def test_the_symbolic_splits_are_the_rules_at_numbers(seed):
         (found,) = z_plus(None, [x, w, *([] if b is None else [b])], r, {"eps": eps})
         rows = [z_plus_rule(x[n, :], w, r[n, :], eps=eps, bias=b)[0] for n in range(3)]
         assert found == sp.Matrix.vstack(*rows)
+
+
+def test_sizes_and_positive_parts_of_symbols_keep_their_numbers_apart():
+    x, y = sp.symbols("x y", real=True)
+    size = rule_sets._absolute
+    found = size(-6 * x**2 * y / (4 * (x - y) ** 3))
+    assert found == sp.Rational(3, 2) * size(x) ** 2 * size(-y) / size(y - x) ** 3
+    part = rule_sets._positive
+    assert part(6 * x / 4 - y) == part(3 * x - 2 * y) / 2 == 3 * part(x / 2 - y / 3)
+    assert part(-x) != part(x)
+    for number in (-2, 0, 2):
+        assert (size(sp.Integer(number)), part(sp.Integer(number))) == (abs(number), max(number, 0))
+
+
+@pytest.mark.parametrize(("held", "parts"), [("010", (2, 0, 2)), ("110", (0, 0, 4)),
+    ("000", (1, 1, 1)), ("111", (1, 1, 1))])  # fmt: skip
+def test_a_gate_passes_all_to_what_is_no_gate(held, parts):
+    kind = {"0": kinds.ADD, "1": kinds.ACTIVATION}
+    node = Node(kinds.PRODUCT, tuple(Node(kind[x], (leaf("x"),)) for x in held))
+    r = sp.Matrix([[4, 8]]) if sum(parts) == 4 else sp.Matrix([[3, 6]])
+    found = rule_sets.gate_held(node, [r] * 3, r, {"eps": 0})
+    assert found == tuple(r * part / sum(parts) for part in parts)
 
 
 def test_a_table_shows_both_regimes_where_they_differ():

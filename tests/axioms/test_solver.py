@@ -1,17 +1,29 @@
 """The solver's facts hold of real numbers, and its models are confirmed."""
 
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
+from unittest import mock
 
 import pytest
 import sympy as sp
 import z3
 
-from axioms.decide.equality import DIFFERENT, EQUAL, UNDEFINED, Part, at_every_eps, at_zero_eps
+from axioms.decide import equality
+from axioms.decide.equality import (
+    DIFFERENT,
+    EQUAL,
+    OPEN,
+    UNDEFINED,
+    Part,
+    Undecided,
+    at_every_eps,
+    at_zero_eps,
+    solved,
+)
 from axioms.decide.limits import in_cells
 from axioms.decide.reals import EPS, Reals, number, point, solver
 from axioms.decide.signs import by_sizes, shown, sign
 
-X, Y = sp.symbols("x y", real=True)
+X, Y, Z, R = sp.symbols("x y z R", real=True)
 POINTS = [(a, b) for a in (-2, -1, 0, sp.Rational(1, 2), 1) for b in (-1, 0, 1, 3)]
 
 
@@ -20,6 +32,10 @@ class Sides(Part):
     one: sp.Expr
     other: sp.Expr
     given: list = field(default_factory=list)
+    also: list = field(default_factory=list)
+
+    def messages(self):
+        return self.also
 
     def pairs(self):
         return [(self.one, self.other)]
@@ -34,6 +50,10 @@ class Sides(Part):
     sign(X - Y) * X + sign(Y - X),
     sp.Piecewise((X, X > Y), (Y**2, sp.And(X <= 0, sp.Ne(Y, 0))), (5, True)),
     sp.sqrt(X**2 + 1) * sp.Abs(Y) + 1 / sp.sqrt(Y**2 + 4),
+    sum(
+        sp.Piecewise((2**k, join(X > 0, Y > 0, X + Y > 1)), (0, True))
+        for k, join in enumerate((sp.And, sp.Or, sp.Xor, sp.Equivalent, sp.ITE))
+    ),
 ])  # fmt: skip
 def test_a_term_has_the_value_of_its_expression_ties_included(expression):
     reals = Reals()
@@ -92,14 +112,22 @@ def test_sides_are_equal_wherever_they_are_defined_or_differ_or_are_0_over_0(one
 def test_facts_restrict_what_is_decided():
     assert at_every_eps(Sides(sp.Abs(X), X)).status == DIFFERENT
     assert at_every_eps(Sides(sp.Abs(X), X, [X >= 0])).status == EQUAL
+    for divisor in (Z - X * Y, sp.Max(Z - X * Y, 0)):
+        zero = Sides(R / divisor, R / divisor, [sp.Eq(Z, X * Y)])
+        assert at_every_eps(zero).status == at_zero_eps(zero).status == UNDEFINED
 
 
 def test_divisors_that_may_be_0_are_told():
     assert at_every_eps(Sides(Y / (X + Y), Y / (Y + X) + 0 * X)).divisors == (X + Y,)
     assert at_every_eps(Sides(Y / (X**2 + 1), Y / (1 + X**2))).divisors == ()
+    with mock.patch.object(equality, "QUICK", 1):  # steps, so that z3 gives up: it may be 0
+        assert at_every_eps(Sides(Y / (X + Y), Y / (X + Y))).divisors == (X + Y,)
     stabilised = Y / (X + EPS * sign(X))
     assert at_every_eps(Sides(stabilised, stabilised)).divisors == ()
     assert len(at_zero_eps(Sides(stabilised, stabilised)).divisors) == 1
+    cubed = X + EPS * sign(X) - EPS * sign(X) ** 3
+    for divisor in (X - EPS * sign(X), -X + EPS * sign(X), X + Y + EPS * sign(X), cubed):
+        assert at_every_eps(Sides(Y / divisor, Y / divisor)).divisors == (divisor,)
 
 
 @pytest.mark.parametrize(("one", "other", "status"), [
@@ -110,6 +138,7 @@ def test_divisors_that_may_be_0_are_told():
     (X * Y / (X + EPS), 2 * Y, DIFFERENT),
     (Y * sp.Max(X, 0) / (sp.Max(X, 0) + EPS), Y, UNDEFINED),
     (Y / EPS, Y, UNDEFINED),
+    (Y * sign(sp.Max(X, 0) - EPS), Y, UNDEFINED),  # -1 where X is negative, and 1 at eps = 0
 ])  # fmt: skip
 def test_at_eps_0_sides_have_their_limit_but_where_that_is_0_over_0(one, other, status):
     assert at_zero_eps(Sides(one, other)).status == status
@@ -129,6 +158,73 @@ def test_where_eps_0_is_0_over_0_the_limit_is_taken_in_every_cell(one, other, st
     if found.status == DIFFERENT:
         near = {**found.point, EPS: sp.Rational(1, 10**9)}
         assert abs((one - other).subs(near)) > sp.Rational(1, 10**6)
+
+
+@pytest.mark.parametrize("divisor", [
+    sp.Max(X, 0), sp.Max(X, 0) ** 2, sp.Max(X, 0) - sp.Max(X, Y, 0), Z - X * Y, sp.Max(Z - X * Y, 0)
+])  # fmt: skip
+def test_a_message_that_divides_by_0_in_a_cell_has_no_limit_though_the_sides_are_equal(divisor):
+    where = [sp.Eq(Z, X * Y)]
+    assert in_cells(Sides(Y, Y, where, [1 / (X + EPS), R / divisor])).status == UNDEFINED
+    assert in_cells(Sides(Y, Y, where, [R / (divisor + EPS), R / (X + EPS)])).status == EQUAL
+
+
+def test_only_cells_where_the_facts_hold_count():
+    share = Sides(Y * sp.Abs(X) / (X + EPS), Y)
+    assert in_cells(share).status == DIFFERENT
+    assert in_cells(replace(share, given=[X > 0])).status == EQUAL
+
+
+def test_points_where_a_sign_jumps_or_no_case_holds_are_left_out():
+    jump = Y * sign(X - EPS) + sp.Piecewise((1 / X, X > EPS), (0, True))
+    found = at_zero_eps(Sides(jump, jump))
+    assert (found.status, {*found.divisors}, found.is_almost) == (EQUAL, {X - EPS, EPS - X}, False)
+    cases = sp.Piecewise((Y, X > 0), (Y, X < 0))
+    found = at_every_eps(Sides(cases, cases))
+    assert (found.status, found.divisors, found.is_almost) == (EQUAL, (), True)
+
+
+def test_a_solver_that_gives_up_proves_nothing():
+    gives_up = mock.Mock(**{"return_value.check.return_value": z3.unknown})
+    for one, other, status in EQUALITIES:
+        with mock.patch.object(equality, "solver", gives_up):
+            assert at_every_eps(Sides(one, other)).status == OPEN
+        for bound in ("LONG", "CELLS") if status == UNDEFINED else ():
+            with mock.patch.object(equality, bound, int(bound == "LONG")):
+                assert at_every_eps(Sides(one, other)).status == OPEN
+    with mock.patch.object(equality, "solver", gives_up), pytest.raises(Undecided):
+        equality._possible([])
+
+
+def test_facts_put_formulas_for_symbols_of_one_another():
+    facts = [sp.Eq(Z, X * Y), sp.Eq(R, Z + X), X > 0]
+    assert solved(R + Z, facts) == solved(R + Z, facts[::-1]) == 2 * X * Y + X
+    assert solved(X + 2 * Y, [sp.Eq(X + Y, 1)]) == 2 - X
+
+
+CANCEL = [
+    (sp.Abs(2 * X - 2 * Y), 2 * sp.Abs(Y - X)),
+    (sp.Max(X, Y) + sp.Min(X, Y), X + Y),
+    (sign(X) * Y / X + Z, (Y * sign(2 * X) + X * Z) / X),
+    (sp.sqrt((X + 1) ** 2 + Y), sp.sqrt(X**2 + 2 * X + 1 + Y)),
+]
+DO_NOT = [
+    *((sp.Abs(X), other) for other in (X, -X, 2 * sp.Abs(X), sp.Abs(Y))),
+    *((sp.Abs(3 * X), other) for other in (sp.Abs(X), 2 * sp.Abs(X))),
+    *((sign(X), other) for other in (sign(-X), -sign(-X), sign(Y), sp.Abs(X))),
+    *((sp.sqrt(X**2 + 1), other) for other in (sp.sqrt(X**2 + 2), sp.sqrt(X**2), X)),
+    (sp.zoo * X, sp.zoo * X),
+    (X + EPS * Y, X),
+]
+
+
+def test_equal_formulas_of_sizes_and_signs_cancel_and_no_others():
+    for one, other in CANCEL:
+        assert equality._cancels(one, other, {})
+        assert not equality._cancels(one, other + EPS, {})
+        assert equality._cancels(one, other + EPS, {EPS: sp.Integer(0)})
+    for one, other in DO_NOT:
+        assert not equality._cancels(one, other, {})
 
 
 def test_maxima_are_written_by_sizes():

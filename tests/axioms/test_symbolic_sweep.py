@@ -9,7 +9,7 @@ from scipy.stats import norm
 
 from axioms import kinds
 from axioms.composites import ATTNLRP, CP_LRP, GRADIENT_X_INPUT, Composite, UnassignedOperation
-from axioms.decide.identity import differ_at, identical, sign_of_number, where
+from axioms.decide.identity import differ_at, identical, lowest_terms, sign_of_number, where
 from axioms.graph import (
     CONSTANT,
     TRANSPOSE,
@@ -65,6 +65,14 @@ def test_a_relevance_of_0_is_not_taken_for_none():
         "a": 0,
         "b": 0,
     }
+
+
+def test_relevance_of_an_operation_is_in_lowest_terms():
+    pair = leaf("x") + leaf("y")
+    root = pair + leaf("z")
+    start = sp.expand((X + Y + Z) * (X - Z))
+    received = propagate(root, {"x": X, "y": Y, "z": Z}, ATTNLRP, relevance=start)
+    assert received[pair][0] == lowest_terms((X + Y) * (X - Z))
 
 
 SCIPY = {

@@ -90,7 +90,7 @@ def by_the_larger(x, y, z, R, eps):
 @pytest.mark.parametrize(("own", "rewrite", "status", "witness"), [
     (by_positive_parts, "add zero", REFUTED, "undefined"),  # 0/0 on an open set
     (by_the_smaller, "add zero", REFUTED, "undefined"),  # where SymPy has cancelled m / m
-    (by_the_larger, "commute sums", REFUTED, "a = [1 1], b = [1 1]"),  # at a tie
+    (by_the_larger, "commute sums", REFUTED, "eps -> 0, a = [1 1], b = [1 1]"),  # at a tie
     (LITERATURE["w_square"], "duplicate neuron", REFUTED, ""),
     (LITERATURE["alpha_2_beta_1"], "insert identity layer", REFUTED, "eps -> 0"),
     (LITERATURE["gamma"], "fold linear", REFUTED, ""),
@@ -128,6 +128,17 @@ def test_every_verdict_says_where_it_holds():
     assert scope(halves) == "for all operands"
     assert scope(halves, "multiply by one") == "at the witness"
     assert scope(with_bias, "duplicate neuron").startswith("for 2 and 3 inputs")
+
+
+@pytest.mark.parametrize("divisor", ["y", "y + eps * sign(y)"])
+def test_a_proof_of_a_rule_that_may_be_0_over_0_says_so_in_the_limit_too(divisor):
+    @rule("product")
+    def own(x, y, z, R, eps):
+        return R * x / x * y / eval(divisor), 0
+
+    found = decisions(own)["conserves relevance"]()
+    assert found.status == (IN_LIMIT if "eps" in divisor else PROVED)
+    assert found.scope.endswith(", where the rule itself is not 0/0")
 
 
 def test_activations_of_which_a_claim_holds_are_named():
