@@ -1,24 +1,40 @@
 """Figure 2 and Table A3: agreement with Leave-One-Out when some layers bypass the softmax."""
 
-from benchmarks.experiments.maps import SEED, Measured, means, stacked, statistics
+from axioms.kinds import IDENTITY
+from benchmarks.experiments.maps import SEED, Measured, correlations, means, stacked, statistics
 from benchmarks.experiments.record import DASH, Experiment, number, value
 from benchmarks.experiments.result import Result
 from benchmarks.experiments.rows import LOO, cells, layers_label
 from numeric.evaluation.correlation import bootstrap_mean
 
 MARKERS = {"front to back": "o", "back to front": "s", "single layer": "^"}
+PANELS = {
+    "r all, sum to one": "r, all tokens, sum to one",
+    "r all": "r, all tokens",
+    "r content": "r, content tokens",
+    "Δ": "Δ = LeRF − MoRF",
+}
 LINES = {"front to back": "-", "back to front": "--", "single layer": ":"}
 
 
 def figure2(data: Measured) -> Result:
     """Figure 2 and Table A3: agreement with LOO when some layers bypass the softmax."""
     loo = data.maps["LOO"]
-    found = {label: statistics(maps, loo) for label, maps in data.maps.items() if maps is not loo}
+    others = {label: maps for label, maps in data.maps.items() if maps is not loo}
+    by_identity = {label for label in others if label.startswith(IDENTITY)}
+    found = {k: statistics(maps, loo) for k, maps in others.items() if k not in by_identity}
     averages = {label: means(values) for label, values in found.items()}
+    averages |= {label: means(correlations(others[label], loo)) for label in by_identity}
     depth = max(len(label.split()) for label in found)
-    rows = [{"order": "AttnLRP", "layer": 0, "layers": 0, **averages["none"]}]
+
+    def both(chosen):
+        identity = averages[layers_label(chosen, IDENTITY)]
+        named = {f"{IDENTITY} {key}": value for key, value in identity.items()}
+        return averages[layers_label(chosen)] | named
+
+    rows = [{"order": "AttnLRP", "layer": 0, "layers": 0, **both(())}]
     for (order, n), chosen in cells(depth).items():
-        row = {"order": order, "layer": n, "layers": len(chosen), **averages[layers_label(chosen)]}
+        row = {"order": order, "layer": n, "layers": len(chosen), **both(chosen)}
         rows.append(row | _paper_cell(data.paper.get(order, {}), n, depth))
     return data.result(
         "figure2",
@@ -61,16 +77,14 @@ def _layers(numbers):
 
 
 def figure(result, *, narrow: bool = False):
-    """r with LOO and Δ against the layer, for the three orders; crosses: the paper (Table A3).
+    """r with LOO and Δ against the layer, for the three orders; light crosses: the paper.
 
     The panels are side by side, or below each other on a ``narrow`` page.
     """
     from benchmarks.experiments import drawing
 
-    figure = drawing.empty(4.4, 5.4) if narrow else drawing.empty(8, 3.4)
-    panels = {"r all": "r, all tokens", "r content": "r, content tokens", "Δ": "Δ = LeRF − MoRF"}
-    panels = {key: title for key, title in panels.items() if key in result.rows[0]}
-    paper = {"r all": "paper r all, sum to one", "Δ": "paper Δ"}
+    figure = drawing.empty(4.4, 8) if narrow else drawing.empty(10, 3.6)
+    panels = {key: title for key, title in PANELS.items() if key in result.rows[0]}
     shape = (len(panels), 1) if narrow else (1, len(panels))
     for axes, (key, title) in zip(figure.subplots(*shape), panels.items(), strict=True):
         for order, marker in MARKERS.items():
@@ -79,8 +93,14 @@ def figure(result, *, narrow: bool = False):
             style = {"marker": marker, "ms": 4, "color": "0.2"}
             style["mfc"] = "white" if order == "single layer" else "0.2"
             axes.plot(layers, [row[key] for row in rows], LINES[order], label=order, **style)
-            if paper.get(key) in rows[0]:
-                theirs = [row[paper[key]] for row in rows]
+            if f"{IDENTITY} {key}" in rows[0]:
+                blue = style | {"color": "tab:blue"}
+                blue["mfc"] = "white" if order == "single layer" else "tab:blue"
+                label = "identity at the softmax" if order == "front to back" else None
+                identity = [row[f"{IDENTITY} {key}"] for row in rows]
+                axes.plot(layers, identity, LINES[order], label=label, **blue)
+            if f"paper {key}" in rows[0]:
+                theirs = [row[f"paper {key}"] for row in rows]
                 label = "paper (BERT-base)" if order == "front to back" else None
                 axes.plot(layers, theirs, LINES[order], marker="x", ms=4, color="0.65", label=label)
         axes.axhline(result.rows[0][key], color="tab:red", ls="--", lw=1, zorder=0, label="AttnLRP")
@@ -97,13 +117,14 @@ TEXT = (
     "AttnLRP everywhere, except that the named layers treat attention as CP-LRP does (all "
     "relevance to the values, none through the softmax): mean Pearson's r with Leave-One-Out, and "
     "Δ = LeRF − MoRF. Layer n of 'front to back' means layers 1 to n, of 'back to front' layers n "
-    "to the last. The paper's numbers (Table A3) are for BERT-base and maps that sum to one."
+    "to the last. The paper's numbers (Table A3) are for BERT-base and maps that sum to one; "
+    "'identity' is r of such maps with R_Z = R_A in the place of Eq. 5 in all other layers."
 )
 WITHOUT_CURVES = "Δ is left out: `lrp-axioms reproduce figure2 --curves` measures it."
 
 EXPERIMENT = Experiment(
     name="figure2",
-    rows=(LOO, "figure2-{}"),
+    rows=(LOO, "figure2-{}", "figure2-{}-identity"),
     run=figure2,
     columns=[
         ("layer", lambda row: str(row["layer"] or DASH)),
@@ -112,6 +133,7 @@ EXPERIMENT = Experiment(
         ("r, all\ntokens", number("r all")),
         ("r, content\ntokens", number("r content")),
         ("r, sum\nto one", number("r all, sum to one")),
+        ("iden-\ntity", number("identity r all, sum to one")),
         ("paper", number("paper r all, sum to one", 2)),
         ("Δ", number("Δ", 2)),
         ("paper", number("paper Δ", 2)),

@@ -10,7 +10,7 @@ from pathlib import Path
 from typing import Any
 
 from axioms import kinds, schema
-from axioms.composites import ATTNLRP, CP_LRP, Composite, bypass_softmax
+from axioms.composites import ATTNLRP, CP_LRP, IDENTITY_SOFTMAX, Composite, bypass_softmax
 from benchmarks.experiments.record import experiment
 from benchmarks.names import ON_TEXTS
 from numeric.methods.catalogue import METHODS
@@ -24,6 +24,8 @@ NO_ROWS = ("sources", "table1-mnist")  # files of other modules
 LOO, LRP = "table2-{}-loo", ("table2-{}-attnlrp", "table2-{}-cp-lrp")
 """Rows that several tables need, by data set."""
 OPERATIONS = {"linear": kinds.LINEAR, "layer_norm": kinds.LAYER_NORM}  # whose rule a row may name
+WITHIN = {kinds.TAYLOR: ATTNLRP, kinds.IDENTITY: IDENTITY_SOFTMAX}
+"""Rule at the softmax -> rules of the layers that do not bypass it."""
 SWEEP = {
     "front to back": lambda n, depth: range(n),
     "back to front": lambda n, depth: range(n - 1, depth),
@@ -47,7 +49,7 @@ class Row:
 
     ``variants``: label -> method and its options, the rules it changes ("linear", "layer_norm"),
     and ``contrast = true`` for the difference of two logits.  ``sweep``: every mix of Table A3
-    instead.  ``paper``: label (or order of the sweep) -> the paper's numbers.
+    instead, and ``softmax`` the rule where it is not bypassed.  ``paper``: label (or order of the sweep) -> the paper's numbers.
     """
 
     name: str
@@ -58,6 +60,7 @@ class Row:
     curves: bool = True  # whether LeRF and MoRF are measured
     dtype: str = "float32"
     sweep: bool = False
+    softmax: str = kinds.TAYLOR
     variants: Mapping[str, Mapping] = field(default_factory=dict)
     paper: Mapping[str, Mapping[str, float | list[float]]] = field(default_factory=dict)
 
@@ -69,7 +72,10 @@ class Row:
         """Returns label -> variant on a model of ``depth`` layers."""
         if self.sweep:
             chosen = sorted({(), *(tuple(sorted(c)) for c in cells(depth).values())})
-            return {layers_label(c): Variant(bypass_softmax(c) if c else ATTNLRP) for c in chosen}
+            within = WITHIN[self.softmax]
+            mixes = [bypass_softmax(c, within) if c else within for c in chosen]
+            labels = [layers_label(c, self.softmax) for c in chosen]
+            return dict(zip(labels, map(Variant, mixes), strict=True))
         return {label: _variant(depth, **options) for label, options in self.variants.items()}
 
     def steps(self) -> dict[str, str]:
@@ -89,9 +95,10 @@ def cells(depth: int) -> dict[tuple[str, int], frozenset[int]]:
     }
 
 
-def layers_label(layers) -> str:
-    """Names the layers that bypass the softmax, counted from 1 as in Table A3."""
-    return " ".join(str(layer + 1) for layer in sorted(layers)) or "none"
+def layers_label(layers, softmax: str = kinds.TAYLOR) -> str:
+    """Names the layers that bypass the softmax, from 1, after another rule at it than Eq. 5."""
+    rule = [] if softmax == kinds.TAYLOR else [softmax]
+    return " ".join(rule + [str(layer + 1) for layer in sorted(layers)]) or "none"
 
 
 def _steps(*, steps, tolerance, **_):
@@ -166,6 +173,10 @@ def _problems(found):
     for key in ("curves", "sweep"):
         if not isinstance(found.get(key, False), bool):
             yield f"{key} = {found[key]!r}; write true or false"
+    if found.get("softmax", kinds.TAYLOR) not in WITHIN:
+        yield f"softmax = {found['softmax']!r}; the rules are {', '.join(WITHIN)}"
+    if "softmax" in found and not found.get("sweep"):
+        yield "softmax would be ignored; it is about rows with sweep = true"
     examples = found.get("examples", 1)
     if type(examples) is not int or examples < 1:
         yield f"examples = {examples!r}; write a number from 1, or leave it out for all"
