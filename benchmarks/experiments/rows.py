@@ -10,7 +10,7 @@ from pathlib import Path
 from typing import Any
 
 from axioms import kinds, schema
-from axioms.composites import ATTNLRP, CP_LRP, Composite, bypass_softmax
+from axioms.composites import ATTNLRP, CP_LRP, DEPASS, LIBRAGRAD, RELP, Composite, bypass_softmax
 from benchmarks.experiments.record import experiment
 from benchmarks.names import ON_TEXTS
 from numeric.methods.catalogue import METHODS
@@ -18,6 +18,8 @@ from numeric.methods.catalogue import METHODS
 FOLDER = Path(__file__).parents[1] / "configs"
 
 COMPOSITES = {"attnlrp": ATTNLRP, "cp-lrp": CP_LRP}
+NEIGHBOURS = {x.name: x for x in (RELP, LIBRAGRAD, DEPASS)}
+"""Methods of other papers that are rules alone; MambaLRP has none for attention."""
 MASK = "[MASK]"  # as a removal: the id that the tokenizer has for it
 DTYPES = ("float32", "float64")
 NO_ROWS = ("sources", "table1-mnist")  # files of other modules
@@ -109,6 +111,8 @@ def _variant(depth, method, *, contrast=False, **options):
         changed = ", ".join(f"{kind} {rule}" for kind, rule in rules.items())
         method = replace(COMPOSITES[method], name=f"{method}, {changed} in every layer")
         method = replace(method, layers=dict.fromkeys(range(depth), rules))
+    else:
+        method = NEIGHBOURS.get(method, method)
     return Variant(method, options, contrast)
 
 
@@ -191,9 +195,9 @@ def _variant_problems(place, options):
 
     if not isinstance(options, dict):
         yield f"{place} is no table; write [{place}] with a method in it"
-    elif options.get("method") not in (*METHODS,):
-        method = options.get("method")
-        yield f"{place}.method = {method!r}; the methods are {', '.join(METHODS)}"
+    elif options.get("method") not in (*METHODS, *NEIGHBOURS):
+        method, known = options.get("method"), ", ".join((*METHODS, *NEIGHBOURS))
+        yield f"{place}.method = {method!r}; the methods are {known}"
     else:
         try:
             variant = _variant(1, **options)
