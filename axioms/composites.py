@@ -183,6 +183,30 @@ Attention weights, deviations of norms and the ratios of activations are held, a
 half.  Theorem 73.
 """
 
+LIBRAGRAD = Composite("libragrad", RELP.rules)
+"""LibraGrad (Mehri et al., 2024, arXiv 2411.16760): its gradients are R/x by these rules.
+
+It detaches attention weights, deviations and ratios of activations, and halves a gate's gradient.
+Its input x gradient is CP-LRP; FullGrad adds the relevance that biases absorb.  Theorem 73.
+"""
+
+GIM = Composite(
+    "gim",
+    {
+        **GRADIENT_X_INPUT.rules,
+        kinds.SCORES: kinds.BILINEAR_EPSILON,
+        kinds.READOUT: kinds.BILINEAR_EPSILON,
+        kinds.LAYER_NORM: kinds.HELD_DEVIATION,
+        kinds.RMS_NORM: kinds.HELD_DEVIATION,
+    },
+)
+"""GIM (Edin et al., 2025, arXiv 2505.17630) at temperature 1: held norms, and a quarter of the
+gradient to queries and keys, half to values.
+
+The authors' package leaves gates and activations as they are, and so does this.  Its softmax of
+temperature 2 in the backward pass is no rule of ``kinds``: the method "gim" of ``numeric`` has it.
+"""
+
 MAMBA_LRP = Composite(
     "mamba-lrp",
     {

@@ -100,9 +100,8 @@ def sweep(
         )
     relevance = relevance * (batch.attention_mask == 1)
     with outside(), torch.inference_mode(mode=False), off:
-        known = amplification.sizes(model, batch, readout)
-        for composite, r, explained in zip(composites, relevance, logit, strict=True):
-            amplification.warn(model, batch, readout, composite, r, explained, known=known)
+        each = zip(composites, relevance, logit, strict=True)
+        amplification.warn_of_each(model, batch, readout, each)
     (chosen,) = readout.targets
     return Sweep(relevance, chosen.target, logit, logit - relevance.sum(dim=2))
 

@@ -7,7 +7,17 @@ from typing import TypeAlias
 import sympy as sp
 
 from axioms import kinds
-from axioms.composites import ATTNLRP, CP_LRP, DEPASS, IDENTITY_SOFTMAX, MAMBA_LRP, RELP, Composite
+from axioms.composites import (
+    ATTNLRP,
+    CP_LRP,
+    DEPASS,
+    GIM,
+    IDENTITY_SOFTMAX,
+    LIBRAGRAD,
+    MAMBA_LRP,
+    RELP,
+    Composite,
+)
 from axioms.decide.denotation import as_rational, canonical, named
 from axioms.decide.identity import Number
 from axioms.graph import Node
@@ -194,6 +204,8 @@ GATES_HELD = RuleSet(
 )
 OF_NEIGHBOURS = (
     RuleSet(name="RelP", composite=RELP),
+    RuleSet(name="LibraGrad", composite=LIBRAGRAD),
+    RuleSet(name="GIM", composite=GIM),
     RuleSet(name="MambaLRP", composite=MAMBA_LRP),
     RuleSet(name="DePass", composite=DEPASS),
 )

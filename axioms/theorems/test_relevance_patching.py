@@ -3,12 +3,15 @@
 Both predict the effect of replacing activations x by x' by <c, x - x'>.  Attribution patching takes
 the gradient as c (Nanda, 2023), and RelP (Jafari et al., 2025, arXiv 2508.21258) relevance per unit
 R/x by the rules of CP-LRP.  ``axioms.composites.RELP`` is that composite.  Norms and products of
-two are theorems 57 and 58; this is what is left.
+two are theorems 57 and 58; this is what is left.  LibraGrad (Mehri et al., 2024, arXiv 2411.16760)
+detaches and halves the gradients that RelP holds.
 
 Main statements
   73  RelP's coefficients are the gradient of the model with weights of attention, deviations and
       ratios of activations held and half of each gate, and its estimate of removing everything is
       CP-LRP: the output less what biases absorb
+  73  LibraGrad's input x gradient is CP-LRP, and its bias x gradient is what biases absorb: in all
+      the output (FullGrad-completeness)
   73  at attention RelP misses exactly (A' - A) v', at an activation x' (y'/x' - y/x): nothing, if
       the patch keeps what is held
   73  attribution patching misses exactly the terms of order 2 and more of a product, and y - x y'
@@ -23,14 +26,14 @@ import pytest
 import sympy as sp
 
 from axioms import kinds
-from axioms.composites import GRADIENT_X_INPUT, RELP, Composite
+from axioms.composites import GRADIENT_X_INPUT, LIBRAGRAD, RELP, Composite
 from axioms.decide.denotation import denoted, same_value
 from axioms.decide.identity import differ_at, generic, identical, value_at, where
 from axioms.graph import Node, activation, leaf, linear, parameter
 from axioms.rules.activations import ACTIVATIONS, activation_gradient, identity
 from axioms.rules.ledger import ledger
 from axioms.rules.propagate import RULES, evaluate, explain
-from axioms.theorems.test_conservation import one_operation
+from axioms.theorems.test_conservation import DEVIATION, one_operation
 from axioms.theorems.test_conservation import same as same_logits
 
 THEMES = {73: ["Softmax and attention", "Linear layers, sums and activations", "Norms"]}
@@ -38,9 +41,9 @@ DERIVATIONS = {
     73: ["value only", "LayerNorm, deviation held", "RMSNorm, root mean square held", "activation"],
 }
 MEANINGS = {
-    73: "RelP is CP-LRP per unit of activation, and DePass is CP-LRP carried forwards: exact "
-    "where a patch keeps what is held, and different from each other at gates. Gradient x input "
-    "counts a product once per factor, which a ledger by operation shows.",
+    73: "RelP and LibraGrad are CP-LRP per unit of activation, and DePass is CP-LRP carried "
+    "forwards: exact where a patch keeps what is held, and different from RelP at gates. Gradient "
+    "x input counts a product once per factor, which a ledger by operation shows.",
 }
 
 R = sp.Symbol("R", real=True)
@@ -92,6 +95,59 @@ def test_coefficients_of_relp_are_the_gradient_of_the_held_model():
     for k in range(2):
         assert identical(relevance[k], x[k] * sp.diff(f, moved[k]).subs(back))
     assert identical(sum(relevance), denoted(root, at)[0] - at["shift"])
+
+
+DETACHED = {
+    kinds.LINEAR: lambda m, x: m[0] * x[1] + m[2],
+    kinds.ADD: lambda m, x: m[0] + m[1],
+    kinds.READOUT: lambda m, x: x[0] * m[1],
+    kinds.PRODUCT: lambda m, x: (
+        m[0].multiply_elementwise(x[1]) + x[0].multiply_elementwise(m[1])
+    ) / 2,
+    kinds.LAYER_NORM: lambda m, x: (
+        (m[0] - sp.ones(*m[0].shape) * sum(m[0]) / len(m[0])).multiply_elementwise(x[1])
+        / DEVIATION + m[2]
+    ),
+    kinds.RMS_NORM: lambda m, x: m[0].multiply_elementwise(x[1]) / DEVIATION,
+    kinds.ACTIVATION: lambda m, x: m[0].multiply_elementwise(
+        x[0].applyfunc(lambda v: ACTIVATIONS["silu"](v) / v)
+    ),
+}  # fmt: skip
+"""LibraGrad's operations of moved operands, whose gradients at the operands x are its own."""
+
+
+@pytest.mark.theorem(
+    73,
+    "LibraGrad's gradient times the input is the relevance of CP-LRP as epsilon -> 0, and its "
+    "gradient times the bias is what biases absorb; the two add up to the output, which is "
+    "FullGrad-completeness.",
+    "proved",
+    scope="each operation that relevance comes to, 2 channels, SiLU",
+)
+@pytest.mark.parametrize("kind", DETACHED)
+def test_libragrad_is_cp_lrp_and_its_terms_of_biases_are_what_biases_absorb(kind):
+    root, point = one_operation(kind, 2)
+    if kind == kinds.ACTIVATION:
+        root = replace(root, attributes={"function": "silu"})
+    known = [point[x.name] for x in root.args]
+    moved = [generic(f"m{k}_", *x.shape) for k, x in enumerate(known)]
+    back = {m: v for ms, x in zip(moved, known, strict=True) for m, v in zip(ms, x, strict=True)}
+    detached, z = DETACHED[kind](moved, known), evaluate(root, point)[root]
+    for j in range(len(z)):
+        r = sp.zeros(*z.shape)
+        r[j] = z[j]
+        terms = [
+            sum(v * sp.diff(detached[j], m).subs(back) for m, v in zip(ms, x, strict=True))
+            for ms, x in zip(moved, known, strict=True)
+        ]
+        found = explain(root, point, LIBRAGRAD, relevance=r)
+        absorbed = ledger(root, point, LIBRAGRAD, relevance=r).absorbed
+        for arg, term in zip(root.args, terms, strict=True):
+            if arg.name in found:
+                assert same_value(sum(found[arg.name]), term)
+        bias = terms[2] if kind in (kinds.LINEAR, kinds.LAYER_NORM) else sp.Integer(0)
+        assert same_value(sum(absorbed.values(), sp.Integer(0)), bias)
+        assert same_value(sum(terms), z[j])
 
 
 def estimate(found, before, after):

@@ -10,7 +10,16 @@ from pathlib import Path
 from typing import Any
 
 from axioms import kinds, schema
-from axioms.composites import ATTNLRP, CP_LRP, IDENTITY_SOFTMAX, Composite, bypass_softmax
+from axioms.composites import (
+    ATTNLRP,
+    CP_LRP,
+    DEPASS,
+    IDENTITY_SOFTMAX,
+    LIBRAGRAD,
+    RELP,
+    Composite,
+    bypass_softmax,
+)
 from benchmarks.experiments.record import experiment
 from benchmarks.names import ON_TEXTS
 from numeric.methods.catalogue import METHODS
@@ -18,6 +27,8 @@ from numeric.methods.catalogue import METHODS
 FOLDER = Path(__file__).parents[1] / "configs"
 
 COMPOSITES = {"attnlrp": ATTNLRP, "cp-lrp": CP_LRP}
+NEIGHBOURS = {x.name: x for x in (IDENTITY_SOFTMAX, RELP, LIBRAGRAD, DEPASS)}
+"""Methods of other papers that are rules alone; MambaLRP has none for attention."""
 MASK = "[MASK]"  # as a removal: the id that the tokenizer has for it
 DTYPES = ("float32", "float64")
 NO_ROWS = ("sources", "table1-mnist")  # files of other modules
@@ -49,7 +60,8 @@ class Row:
 
     ``variants``: label -> method and its options, the rules it changes ("linear", "layer_norm"),
     and ``contrast = true`` for the difference of two logits.  ``sweep``: every mix of Table A3
-    instead, and ``softmax`` the rule where it is not bypassed.  ``paper``: label (or order of the sweep) -> the paper's numbers.
+    instead, and ``softmax`` the rule where it is not bypassed.  ``paper``: label (or order of the
+    sweep) -> the paper's numbers.
     """
 
     name: str
@@ -116,6 +128,8 @@ def _variant(depth, method, *, contrast=False, **options):
         changed = ", ".join(f"{kind} {rule}" for kind, rule in rules.items())
         method = replace(COMPOSITES[method], name=f"{method}, {changed} in every layer")
         method = replace(method, layers=dict.fromkeys(range(depth), rules))
+    else:
+        method = NEIGHBOURS.get(method, method)
     return Variant(method, options, contrast)
 
 
@@ -202,9 +216,9 @@ def _variant_problems(place, options):
 
     if not isinstance(options, dict):
         yield f"{place} is no table; write [{place}] with a method in it"
-    elif options.get("method") not in (*METHODS,):
-        method = options.get("method")
-        yield f"{place}.method = {method!r}; the methods are {', '.join(METHODS)}"
+    elif options.get("method") not in (*METHODS, *NEIGHBOURS):
+        method, known = options.get("method"), ", ".join((*METHODS, *NEIGHBOURS))
+        yield f"{place}.method = {method!r}; the methods are {known}"
     else:
         try:
             variant = _variant(1, **options)

@@ -194,7 +194,10 @@ def maps(row: Row, classifier: Classifier, data: Texts, shard: Sequence[int]) ->
         columns[GAP] = [gap for a in found for gap in a.details.get(GAP, undefined).tolist()]
     if row.curves:
         relevances = [a.relevance for a in found]
-        curves = perturbation_curves(model, batch, relevances, target, chunk=data.chunk)
+        first = [next(n for n, x in enumerate(relevances) if x.equal(r)) for r in relevances]
+        unequal = [relevances[n] for n in sorted(set(first))]  # some methods have one map
+        curves = perturbation_curves(model, batch, unequal, target, chunk=data.chunk)
+        curves = [curves[sorted(set(first)).index(n)] for n in first]
         for n, order in enumerate(ORDERS):
             for key in ("mean", "aopc"):
                 values = [v for of_map in curves for v in getattr(of_map[n], key).tolist()]
@@ -235,7 +238,9 @@ def _explain(classifier: Classifier, batch: Batch, target, variant: Variant) -> 
 
 def _explain_mixes(model, batch: Batch, target, composites) -> list[Attribution]:
     """Returns the results of ``attribute`` for all composites, from one forward pass."""
-    found = sweep(model, batch.arguments(), composites, target)
+    with warnings.catch_warnings():  # rows compare rules, amplifying ones among them
+        warnings.simplefilter("ignore", AmplifiedRelevance)
+        found = sweep(model, batch.arguments(), composites, target)
     each = zip(found.relevance, found.logit, found.residual, composites, strict=True)
     return [Attribution(r, target, y, rest, c.name, {}, {}) for r, y, rest, c in each]
 

@@ -17,6 +17,7 @@ from torch.autograd.graph import GradientEdge, get_gradient_edge
 from axioms import kinds
 from numeric.engine import attention, handlers, rules, value_only
 from numeric.engine import operations as does
+from numeric.engine.at_output import MASKED
 from numeric.engine.attention import Operands
 from numeric.engine.calls import Call, Called, Use
 from numeric.engine.engine import Propagation
@@ -33,20 +34,23 @@ ON_CPU = 1 << 20
 
 @dataclass(frozen=True, eq=False)
 class Damping:
-    """A term to add to the scores of some calls.
+    """A term to add to the scores of some calls, or a factor on them.
 
-    added: (batch, token, token), for the first keys; all others stay as they are
-    calls: the softmaxes and fused calls that it is added to, counted from 0
+    term: (batch, token, token), for the first keys; all others stay as they are
+    calls: the softmaxes and fused calls whose scores it changes, counted from 0
+    multiplies: whether it is a factor, which depends on the key alone: (batch, 1, token)
     """
 
-    added: Tensor
+    term: Tensor
     calls: frozenset[int]
+    multiplies: bool = False
 
     def of(self, call: int, keys: int) -> Tensor | None:
         """Returns the term by (batch, token, key), or None where there is none."""
         if call not in self.calls:
             return None
-        return torch.nn.functional.pad(self.added, (0, keys - self.added.shape[-1]))
+        more = keys - self.term.shape[-1]
+        return torch.nn.functional.pad(self.term, (0, more), value=float(self.multiplies))
 
 
 @dataclass(frozen=True, eq=False)
@@ -206,20 +210,26 @@ class Attending:
     def _lower_scores(
         self, engine: Rules, input: Tensor, *args: Any, **kwargs: Any
     ) -> tuple[Args, Kwargs]:
-        """Returns the arguments of a softmax over ``input``, with damping added to the scores."""
-        added = self._next_term(input.shape[-1])
-        if added is None:
+        """Returns the arguments of a softmax over ``input``, with damped scores."""
+        term = self._next_term(input.shape[-1])
+        if self.damping is None or term is None:
             return (input, *args), kwargs
         z = engine.settle(input, kinds.SCORES)
-        by_text = z.reshape(len(added), -1, *z.shape[-2:])
-        return ((by_text + added[:, None].to(z.dtype)).reshape(z.shape), *args), kwargs
+        by_text = z.reshape(len(term), -1, *z.shape[-2:])
+        term = term[:, None].to(z.dtype)
+        lower = by_text + term
+        if self.damping.multiplies:  # hidden scores stay hidden
+            lower = (by_text * term).where(by_text > MASKED, by_text)
+        return (lower.reshape(z.shape), *args), kwargs
 
     def _damp(self, found: Operands) -> Operands:
-        """Returns a fused call with the mask that lowers its scores."""
+        """Returns a fused call with a mask that lowers its scores, or with keys times a factor."""
         query, mask = found.query, found.mask
         added = self._next_term(found.key.shape[2])
-        if added is None:
+        if self.damping is None or added is None:
             return found
+        if self.damping.multiplies:
+            return found._replace(key=found.key * added[:, :, :, None].to(found.key.dtype))
         added = added[:, None].to(query.dtype)
         if found.given.get("is_causal"):
             mask = torch.ones(added.shape[-2:], dtype=torch.bool, device=query.device).tril()

@@ -1,6 +1,6 @@
 """Finds relevance that is far larger than the logit, and the operation that amplifies it most."""
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from dataclasses import dataclass, field
 from functools import cache, partial
 from typing import Any
@@ -47,6 +47,22 @@ def warn(*given: Any, **options: Any) -> None:
         warn_caller(said, AmplifiedRelevance)
 
 
+def warn_of_each(
+    model: PreTrainedModel,
+    batch: Batch,
+    readout: Readout,
+    each: Iterable[tuple[Composite, Tensor, Tensor]],
+) -> None:
+    """Warns once of all (composite, relevance, logit) that are amplified; tells where, for one."""
+    known = sizes(model, batch, readout)
+    found = [(*given, rows) for given in each if (rows := _rows(*given, known)).any()]
+    if found:
+        said = _told(model, batch, readout, *found[0])
+        others = ", ".join(repr(composite.name) for composite, *_ in found[1:])
+        more = f"; so is relevance by {others}" if others else ""
+        warn_caller(said + more, AmplifiedRelevance)
+
+
 def amplified(
     model: PreTrainedModel,
     batch: Batch,
@@ -65,17 +81,43 @@ def amplified(
     ``BESIDE_GRADIENT`` a second pass, and relevance beyond ``BESIDE_HELD`` a third, for the place.
     ``known`` comes from ``sizes``, for several composites that share the first two passes.
     """
+    known = known or sizes(model, batch, readout, share)
+    rows = _rows(composite, relevance, logit, known)
+    if composite is None or not rows.any():
+        return ""
+    return _told(model, batch, readout, composite, relevance, logit, rows, epsilon)
+
+
+def _rows(
+    composite: Composite | None,
+    relevance: Tensor,
+    logit: Tensor,
+    known: Callable[[bool], Tensor | None],
+) -> Tensor:
+    """Decides for each row of relevance, (batch,), whether it is amplified."""
     size = relevance.abs().sum(dim=1)
     rows = size > BESIDE_LOGIT * logit.abs()
-    if composite is None or composite == GRADIENT_X_INPUT or not rows.any():
-        return ""
-    known = known or sizes(model, batch, readout, share)
+    if composite is None or composite == GRADIENT_X_INPUT:
+        return torch.zeros_like(rows)
     for held, times in ((False, BESIDE_GRADIENT), (True, BESIDE_HELD)):
-        beside = known(held)
+        beside = known(held) if rows.any() else None
         if beside is not None:
             rows &= size > times * beside.to(size.device)
-        if not rows.any():
-            return ""
+    return rows
+
+
+def _told(
+    model: PreTrainedModel,
+    batch: Batch,
+    readout: Readout,
+    composite: Composite,
+    relevance: Tensor,
+    logit: Tensor,
+    rows: Tensor,
+    epsilon: float = 0.0,
+) -> str:
+    """Tells of the worst of the amplified ``rows``, and of the place where it happens."""
+    size = relevance.abs().sum(dim=1)
     worst = int(size.where(rows, 0).argmax())
     total, explained = size[worst].item(), logit[worst].item()
     try:

@@ -106,6 +106,15 @@ METHODS: dict[str, Method] = {
             source="Shrikumar et al. 2016, arXiv 1605.01713",
         ),
         Method(
+            name="gim",
+            label="GIM",
+            home="numeric.methods.gim:gim",
+            needs=BY_RULES,
+            cost=ONE_PASS,
+            conserves="no",
+            source="Edin et al. 2025, arXiv 2505.17630",
+        ),
+        Method(
             name="mask-relevance",
             label="mask relevance",
             home="numeric.methods.mask_relevance:mask_relevance",
@@ -113,6 +122,15 @@ METHODS: dict[str, Method] = {
             cost=ONE_PASS,
             conserves="no: each estimates the change of the logit without one token",
             source="theorems 54 and 55 of this project",
+        ),
+        Method(
+            name="atman",
+            label="AtMan",
+            home="numeric.methods.atman:atman",
+            needs="attention by softmax from tokens to tokens",
+            cost="1 forward pass per token, and 1 of the whole text",
+            conserves="no: each is the change of the logit with the token's scores suppressed",
+            source="Deiseroth et al. 2023, arXiv 2301.08110",
         ),
         Method(
             name="integrated-gradients",

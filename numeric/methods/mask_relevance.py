@@ -76,7 +76,7 @@ def mask_relevance(
     code = code_of_stock(model)
     model = packed.unpack(model)
     composite = GRADIENTS[deviations]
-    rules, seen, rows = _run(model, batch, readout, composite)
+    rules, seen, rows = run(model, batch, readout, composite)
     entries = rules.entries.found
     check_gradient(model, rows.logits)
     readout = readout.choose(rows)
@@ -88,11 +88,12 @@ def mask_relevance(
         count = 1 if readout.head == CLASSES else readout.targets[0].row.shape[1]
         meetings.check(model, batch, layers, entries, logits[0], read=count, others=others)
         meetings.remember(code, layers)
-    passes: Iterable[_Pass] = [_Pass(logits, layers)]
+    passes: Iterable[Pass] = [Pass(logits, layers)]
     if midpoint:
         places = [x.place for x in seen]
-        passes = _half_passes(
-            model, batch, readout, composite, calls=calls, places=places, count=midpoint
+        each_damping = _halves(batch, model.dtype, calls, midpoint)
+        passes = damped_passes(
+            model, batch, readout, composite, each_damping, places, instead="pass midpoint=0"
         )
         layers = [layer.without_graph() for layer in layers]
         logits = [logit.detach() for logit in logits]
@@ -120,7 +121,7 @@ def mask_relevance(
 
 
 @dataclass(frozen=True, eq=False)
-class _Pass:
+class Pass:
     """The logits of every target, the attention before them, and the tokens that are explained."""
 
     logits: list[Tensor]
@@ -137,7 +138,7 @@ class _Pass:
             )
 
 
-def _run(
+def run(
     model: PreTrainedModel,
     batch: Batch,
     readout: Readout,
@@ -151,35 +152,42 @@ def _run(
     return rules, seen, rows
 
 
-def _half_passes(
+def _halves(
+    batch: Batch, dtype: torch.dtype, calls: Sequence[int], count: int
+) -> Iterator[tuple[Tensor, Damping]]:
+    """Yields every ``count``-th token, and the damping that halves its mask in all other rows."""
+    numbers = batch.present.cumsum(dim=1) - 1
+    wide = torch.promote_types(dtype, torch.float32)
+    others = 1 - torch.eye(numbers.shape[1], device=numbers.device, dtype=wide)
+    for n in range(min(count, numbers.shape[1])):  # more passes would have no tokens
+        chosen = (numbers % count == n)[:, None]
+        yield chosen, Damping(chosen * others * math.log(KEPT), frozenset(calls))
+
+
+def damped_passes(
     model: PreTrainedModel,
     batch: Batch,
     readout: Readout,
     composite: Composite,
-    *,
-    calls: Sequence[int],
+    dampings: Iterable[tuple[Tensor, Damping]],
     places: Sequence[str],
-    count: int,
-) -> Iterator[_Pass]:
-    """Yields passes with masks of every ``count``-th token a half, except in its own row.
+    *,
+    instead: str = meetings.INSTEAD,
+) -> Iterator[Pass]:
+    """Yields a pass for the tokens (batch, 1, token) and scores of each of ``dampings``.
 
-    Raises ValueError where a softmax runs at other ``places`` than in the pass at whole masks.
+    Raises ValueError where a softmax runs at other ``places`` than in the pass of the whole text.
     """
-    numbers = batch.present.cumsum(dim=1) - 1
-    dtype = torch.promote_types(model.dtype, torch.float32)
-    others = 1 - torch.eye(numbers.shape[1], device=numbers.device, dtype=dtype)
-    for n in range(min(count, numbers.shape[1])):  # more passes would have no tokens
-        chosen = (numbers % count == n)[:, None]
-        damping = Damping(chosen * others * math.log(KEPT), frozenset(calls))
-        _, seen, rows = _run(model, batch, readout, composite, damping)
+    for chosen, damping in dampings:
+        _, seen, rows = run(model, batch, readout, composite, damping)
         if [x.place for x in seen] != places:
             raise ValueError(
-                f"{type(model).__name__} attends at other places when masks are a half, in "
-                f"{len(seen)} calls instead of {len(places)}; pass midpoint=0"
+                f"{type(model).__name__} attends at other places when scores are lower, in "
+                f"{len(seen)} calls instead of {len(places)}; {instead}"
             )
         with torch.enable_grad():
             logits = [each.of(rows) for each in readout.targets]
-        yield _Pass(logits, [seen[call] for call in calls], chosen)
+        yield Pass(logits, [seen[call] for call in sorted(damping.calls)], chosen)
 
 
 def _check(deviations: object, midpoint: object) -> None:

@@ -18,7 +18,7 @@ def test_the_page_shows_what_is_computed():
     page = PAGE.read_text("utf-8")
     said = "run `python -m axioms.pages.literature`, which writes it"
     assert filled(page, published()) == page, said
-    assert page.count("\n## ") == 3
+    assert page.count("\n## ") == 4
     with pytest.raises(ValueError, match="no line between"):
         filled("<!-- table -->\n<!-- /table -->", published())  # the text behind it would be lost
 

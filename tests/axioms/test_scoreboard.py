@@ -8,7 +8,15 @@ import pytest
 import sympy as sp
 
 from axioms import kinds
-from axioms.composites import ATTNLRP, CP_LRP, DEPASS, GRADIENT_X_INPUT, MAMBA_LRP, RELP
+from axioms.composites import (
+    ATTNLRP,
+    CP_LRP,
+    DEPASS,
+    GRADIENT_X_INPUT,
+    LIBRAGRAD,
+    MAMBA_LRP,
+    RELP,
+)
 from axioms.graph import Node, attend, leaf, linear, parameter
 from axioms.pages.scoreboard import ATTENTION, PAGE, UNITS, as_markdown, filled, witnesses
 from axioms.rewrites.canonizers import canonize, merge
@@ -64,7 +72,7 @@ def test_the_document_has_the_computed_cells(board, of):
 
 def test_methods_of_other_papers_have_the_rules_of_cp_lrp():
     """So that their cells of the first two tables are its cells, or not applicable."""
-    assert RELP.rules == CP_LRP.rules
+    assert RELP.rules == LIBRAGRAD.rules == CP_LRP.rules
     assert MAMBA_LRP.rules.items() | DEPASS.rules.items() <= CP_LRP.rules.items()
 
 

@@ -47,7 +47,7 @@ class Watched(TorchFunctionMode):
         if name == "scaled_dot_product_attention":
             return self._fused(*args, **kwargs)
         if name == "layer_norm" and self.held:
-            return _held(*args, **kwargs)
+            return held(*args, **kwargs)
         if name != "softmax":
             return func(*args, **kwargs)
         z = args[0] if args else kwargs.pop("input")
@@ -77,7 +77,7 @@ class Watched(TorchFunctionMode):
         return self._weights(z) @ v
 
 
-def _held(x, _shape, weight, bias, eps):
+def held(x, _shape, weight, bias, eps):
     deviation = (x.var(dim=-1, correction=0, keepdim=True) + eps).sqrt().detach()
     return (x - x.mean(dim=-1, keepdim=True)) / deviation * weight + bias
 

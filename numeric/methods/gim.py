@@ -1,0 +1,70 @@
+"""GIM: gradient x word with a warmer softmax, held norms and shared gradients of products."""
+
+from collections.abc import Iterator
+from functools import partial
+from numbers import Real
+from typing import Any
+
+import torch
+from torch import Tensor
+from transformers import PreTrainedModel
+
+from axioms.composites import GIM
+from numeric.engine import attention, handlers, packed, scope
+from numeric.engine import operations as does
+from numeric.engine.calls import Use
+from numeric.engine.entries import of_tokens
+from numeric.engine.marks import Function
+from numeric.engine.protocol import Rules
+from numeric.methods.lrp import check_gradient, read
+from numeric.models.batches import Batch
+from numeric.targets.readout import Found, Readout
+
+
+def gim(
+    model: PreTrainedModel, batch: Batch, readout: Readout, *, temperature: float = 2.0
+) -> Iterator[Found]:
+    """Computes each word embedding times its gradient as GIM modifies it (Edin et al., 2025).
+
+    The rules are ``axioms.composites.GIM`` (arXiv 2505.17630).  What arrives at a softmax as G is
+    handed on as A' (G - sum A' G), A' being the weights at ``temperature``, without the factor
+    1 / temperature, as in the authors' package gim-explain 0.1.4.  With ``temperature=1`` the
+    result is ``lrp`` of the composite.  The authors multiply by the word less a baseline token's,
+    and this by the whole word; it is in logits, and not conserved.
+    Attention is spelled out, and every softmax of the model is changed.
+    Raises ValueError for a temperature that is no finite number above 0.
+    """
+    real = isinstance(temperature, Real) and not isinstance(temperature, bool)
+    if not real or not 0 < temperature < float("inf"):
+        raise ValueError(f"temperature={temperature!r}: pass a finite number above 0, such as 2")
+    model = packed.unpack(model)
+    rules = scope.applied(model, GIM)
+    warm = partial(_softmax, temperature)
+    rules.handlers |= {does.SOFTMAX: warm, does.ATTENTION: attention.unfuse}
+    with torch.enable_grad():
+        with rules:
+            rows = readout.run(rules.model, batch.arguments(), settle=rules.end)
+        targets = readout.choose(rows).targets
+        check_gradient(model, rows.logits)
+        logits = [each.of(rows) for each in targets]
+    entries = rules.entries.found
+    words = of_tokens(entries, [entry.parts()["word"] for entry in entries], batch.texts)
+    for each, logit in zip(targets, logits, strict=True):
+        cs = torch.autograd.grad(
+            logit.sum(), [x.embedding for x in entries], retain_graph=logit is not logits[-1]
+        )
+        relevance = read(words, of_tokens(entries, list(cs), batch.texts))
+        yield Found(relevance, each.target, logit.detach(), {})
+
+
+def _softmax(temperature: float, engine: Rules, use: Use) -> Tensor:
+    use = handlers.in_own_dtype(use)
+    return handlers.softmax(engine, use._replace(func=partial(_warm, temperature, use.func)))
+
+
+def _warm(temperature: float, softmax: Function, input: Tensor, *args: Any, **named: Any) -> Tensor:
+    """Returns softmax(z), with temperature times the gradient of softmax(z / temperature)."""
+    a: Tensor = softmax(input, *args, **named).detach()
+    warm = temperature * softmax(input / temperature, *args, **named)
+    out: Tensor = a + (warm - warm.detach())
+    return out
