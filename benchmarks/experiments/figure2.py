@@ -118,7 +118,8 @@ TEXT = (
     "relevance to the values, none through the softmax): mean Pearson's r with Leave-One-Out, and "
     "Δ = LeRF − MoRF. Layer n of 'front to back' means layers 1 to n, of 'back to front' layers n "
     "to the last. The paper's numbers (Table A3) are for BERT-base and maps that sum to one; "
-    "'identity' is r of such maps with R_Z = R_A in the place of Eq. 5 in all other layers."
+    "'identity' is r of such maps with R_Z = R_A in the place of Eq. 5 in all other layers. In "
+    "the figure black is Eq. 5, blue the identity rule, and grey the paper."
 )
 WITHOUT_CURVES = "Δ is left out: `lrp-axioms reproduce figure2 --curves` measures it."
 

@@ -120,7 +120,7 @@ def needed_rows(request: Request, tables: Sequence[str]) -> dict[str, list[rows.
 def _adapt_row(request, row):
     texts = request.data.name
     row = replace(row, name=row.name.replace(f"-{row.dataset}", f"-{texts}"), dataset=texts)
-    maps_alone = row.sweep and not request.curves
+    maps_alone = row.sweep and row.curves and not request.curves
     return replace(row, name=f"{row.name}-maps", curves=False) if maps_alone else row
 
 

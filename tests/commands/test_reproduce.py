@@ -26,7 +26,8 @@ ALL = (".json", ".parquet", ".png")
 FILES = {"table1": ALL, "table2-embedded": ALL, "figure2-embedded": ALL}
 FILES |= {"theorems": (".json",), "time": (".json", ".png")}
 ROWS = [name for name in rows.names() if name.startswith("table2-sst2-")]
-FOLDERS = {name.replace("sst2", "embedded") for name in ROWS} | {"figure2-embedded-maps"}
+FOLDERS = {name.replace("sst2", "embedded") for name in ROWS}
+FOLDERS |= {"figure2-embedded-maps", "figure2-embedded-identity"}
 REPORT = {"report.html", "report.md"}
 
 
@@ -78,7 +79,8 @@ def without_time(record):
 
 
 def check_examples(columns):
-    assert sorted(columns["example"]) == sorted([0, 1, 2] * len(ROWS))
+    labels = [label for name in ROWS for label in rows.load(name).variants]
+    assert sorted(columns["example"]) == sorted([0, 1, 2] * len(labels))
     assert {"method", "r all", "r content", "LeRF", "MoRF", "logit", "target"} <= set(columns)
 
 
@@ -157,7 +159,8 @@ def test_the_curves_of_figure_2_are_measured_when_asked_for(run, tmp_path, measu
         found[option] = program.strict_json(tmp_path / "figure2-embedded.json")["rows"]
         shown = " ".join(out.split())
         assert ("`lrp-axioms reproduce figure2 --curves` measures it" in shown) == (not option)
-    assert measured == ["table2-embedded-loo", "figure2-embedded-maps", "figure2-embedded"]
+    maps = ["figure2-embedded-maps", "figure2-embedded-identity"]
+    assert measured == ["table2-embedded-loo", *maps, "figure2-embedded"]
     for quick, whole in zip(*found.values(), strict=True):
         assert {"Δ", "LeRF", "MoRF"} <= whole.keys() - quick.keys()
         assert quick == {key: whole[key] for key in quick}

@@ -230,7 +230,7 @@ def test_each_table_measures_the_rows_it_needs_once(monkeypatch, tmp_path):
     wanted = {
         "table2": {name for name in rows.names() if name.startswith("table2-imdb-")},
         "special": {"table2-imdb-loo", "table2-imdb-attnlrp", "table2-imdb-cp-lrp"},
-        "figure2": {"table2-imdb-loo", "figure2-imdb"},
+        "figure2": {"table2-imdb-loo", "figure2-imdb", "figure2-imdb-identity"},
         "softmax": {"table2-imdb-loo", "figure2-imdb", "softmax-imdb"},
     }
     texts = one_by_one.data.Texts("imdb", ("film",), (1,), "invented", "IMDB", 16)

@@ -7,7 +7,7 @@ from dataclasses import replace
 import pytest
 
 from axioms import kinds
-from axioms.composites import ATTNLRP, BYPASS, CP_LRP, bypass_softmax
+from axioms.composites import ATTNLRP, BYPASS, CP_LRP, IDENTITY_SOFTMAX, bypass_softmax
 from benchmarks.experiments import reproduce, rows
 from benchmarks.names import ON_TEXTS
 from benchmarks.sources import data
@@ -97,6 +97,11 @@ WRONG = {
         ["dtype = 'half'; the dtypes are float32"],
     ),
     "variants and sweep": (GOOD + "sweep = true\n" + LOO, ["both [variants] and sweep = true"]),
+    "an unknown rule at the softmax": (
+        GOOD + 'sweep = true\nsoftmax = "flat"\n',
+        ["'flat'; the rules are taylor"],
+    ),
+    "a rule without a sweep": (GOOD + 'softmax = "taylor"\n' + LOO, ["softmax would be ignored"]),
     "no method": (GOOD + '[variants."X"]\nepsilon = 0.1\n', ["variants.X.method = None; the"]),
     "an unknown method": (GOOD + LOO.replace("loo", "magic"), ["variants.LOO.method = 'magic'"]),
     "an unknown option": (GOOD + LOO + "epsilon = 0.1\n", ["variants.LOO: ", "epsilon"]),
@@ -213,6 +218,13 @@ def test_a_sweep_is_every_distinct_cell_once_and_none():
         "2": bypass_softmax([1]),
         "1 2": bypass_softmax([0, 1]),
     }
+    others = rows.load("figure2-sst2-identity").composites(2)
+    assert {label: variant.method for label, variant in others.items()} == {
+        "identity": IDENTITY_SOFTMAX,
+        "identity 1": bypass_softmax([0], IDENTITY_SOFTMAX),
+        "identity 2": bypass_softmax([1], IDENTITY_SOFTMAX),
+        "identity 1 2": bypass_softmax([0, 1], IDENTITY_SOFTMAX),
+    }
     assert all(not variant.options and not variant.contrast for variant in found.values())
     assert len(rows.load("figure2-sst2").composites(12)) == 34
 
@@ -260,6 +272,7 @@ MATTERS = {
     "curves": False,
     "dtype": "float64",
     "sweep": True,
+    "softmax": "identity",
     "variants": {"LOO": {"method": "loo", "removal": "deletion"}},
 }
 

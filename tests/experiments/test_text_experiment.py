@@ -7,7 +7,7 @@ from itertools import pairwise
 import pytest
 import torch
 
-from axioms.composites import ATTNLRP, CP_LRP, bypass_softmax
+from axioms.composites import ATTNLRP, CP_LRP, IDENTITY_SOFTMAX, bypass_softmax
 from benchmarks.experiments import figure2, reproduce, rows, table2, text
 from benchmarks.experiments import maps as stored
 from benchmarks.experiments.record import Request, experiment
@@ -17,6 +17,9 @@ from tests.support import cases, one_by_one
 from tests.support.one_by_one import CONTENT, LABELS, METHODS, OPTIONS, PHRASES, mean
 
 TABLE2 = [f"table2-sst2-{method}" for method in METHODS.values()]
+
+
+FIGURE2 = ["table2-sst2-loo", "figure2-sst2", "figure2-sst2-identity"]
 
 
 @pytest.fixture(scope="module")
@@ -31,7 +34,7 @@ def table(measured):
 
 @pytest.fixture(scope="module")
 def layers(six_sentences):
-    return figure2.figure2(one_by_one.measure(["table2-sst2-loo", "figure2-sst2"], six_sentences))
+    return figure2.figure2(one_by_one.measure(FIGURE2, six_sentences))
 
 
 def test_shards_hold_every_text_once_sorted_by_length(monkeypatch):
@@ -136,6 +139,7 @@ def test_per_example_values_stand_beside_their_own_example(table, sentences):
         assert columns["LeRF"][n] == pytest.approx(lerf, abs=1e-9)
 
 
+@pytest.mark.filterwarnings("ignore::numeric.methods.amplification.AmplifiedRelevance")
 @pytest.mark.parametrize("chosen", [(), (0,), (11,), (0, 1, 2), (9, 10, 11), range(12)])
 def test_a_mix_of_layers_is_the_mean_of_what_one_sentence_at_a_time_gives(
     layers, sentences, chosen
@@ -161,6 +165,9 @@ def test_a_mix_of_layers_is_the_mean_of_what_one_sentence_at_a_time_gives(
         "tau all": mean(s.tau(composite) for s in sentences),
         "Δ": curves["LeRF"] - curves["MoRF"],
     }
+    within = bypass_softmax(chosen, IDENTITY_SOFTMAX) if chosen else IDENTITY_SOFTMAX
+    want["identity r content"] = mean(s.r(within, kept=CONTENT) for s in sentences)
+    want["identity r all, sum to one"] = mean(s.r(within, normalised=True) for s in sentences)
     assert row["layers"] == len(chosen)
     for key, value in want.items():
         assert row[key] == pytest.approx(value, abs=1e-9), key
