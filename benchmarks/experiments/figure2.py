@@ -132,7 +132,7 @@ EXPERIMENT = Experiment(
         ("bypassed", value("order")),
         ("count", value("layers")),
         ("r, all\ntokens", number("r all")),
-        ("r, content\ntokens", number("r content")),
+        ("content\ntokens", number("r content")),
         ("r, sum\nto one", number("r all, sum to one")),
         ("iden-\ntity", number("identity r all, sum to one")),
         ("paper", number("paper r all, sum to one", 2)),

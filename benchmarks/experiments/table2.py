@@ -11,7 +11,8 @@ from benchmarks.experiments.rows import LOO
 from numeric.evaluation.correlation import bootstrap_mean, flipped
 
 METHODS = ("LOO", "IG", "Rollout", "AttnLRP", "CP-LRP")  # in the order of the paper, before others
-SHORT = (*METHODS, "Mask relevance")  # rows of a terminal
+OTHERS = ("identity softmax", "RelP", "LibraGrad", "DePass", "PA-LRP", "GIM", "AtMan")
+"""Methods of other papers, which a terminal leaves out."""
 PAPER = "  paper"
 PAIR = ("CP-LRP", "AttnLRP")  # whose difference is put in words
 
@@ -63,8 +64,8 @@ def notes(columns: Mapping[str, list], paper: Mapping[str, Mapping]) -> tuple[st
     theirs = [paper.get(method, {}).get("r all, sum to one") for method in PAIR]
     if None not in theirs:
         found.append(
-            f"The paper reports {theirs[0]:.2f} for CP-LRP and {theirs[1]:.2f} for AttnLRP, over "
-            "all tokens of maps that sum to one, with BERT-base."
+            f"The paper reports {theirs[0]:.2f} for CP-LRP and {theirs[1]:.2f} for AttnLRP "
+            "(BERT-base, sum to 1)."
         )
     return tuple(found)
 
@@ -150,7 +151,7 @@ EXPERIMENT = Experiment(
         ("method", value("method")),
         ("r, all\ntokens", interval("r all")),
         ("r, content\ntokens", interval("r content")),
-        ("r, sum\nto one", number("r all, sum to one")),
+        ("sum\nto 1", number("r all, sum to one", 2)),
         ("flips", percent("flips")),
         ("LeRF", number("LeRF", 2)),
         ("MoRF", number("MoRF", 2)),
