@@ -1,5 +1,7 @@
 """Figure 2 and Table A3: agreement with Leave-One-Out when some layers bypass the softmax."""
 
+import numpy as np
+
 from axioms.kinds import IDENTITY
 from benchmarks.experiments.maps import SEED, Measured, correlations, means, stacked, statistics
 from benchmarks.experiments.record import DASH, Experiment, number, value
@@ -42,7 +44,11 @@ def figure2(data: Measured) -> Result:
         text=TEXT,
         rows=rows,
         examples=stacked({(label,): values for label, values in found.items()}, loo, ["layers"]),
-        notes=(*_sweep_notes(found, rows), *([] if "Δ" in rows[0] else [WITHOUT_CURVES])),
+        notes=(
+            *_sweep_notes(found, rows),
+            *_shape(rows),
+            *([] if "Δ" in rows[0] else [WITHOUT_CURVES]),
+        ),
     )
 
 
@@ -70,6 +76,27 @@ def _sweep_notes(found, rows):
             f"{gaps[best].mean:+z.3f} [{gaps[best].low:+z.3f}, {gaps[best].high:+z.3f}], in layer "
             f"{best}."
         )
+
+
+def _shape(rows):
+    """Compares the paper's cells with both rules, each as a ratio to CP-LRP in every layer."""
+    key = "r all, sum to one"
+    known = [row for row in rows if f"paper {key}" in row]
+    if not known:
+        return
+    (whole,) = (
+        n for n, row in enumerate(known) if row["order"] == "back to front" and row["layer"] == 1
+    )
+    ratios = {}
+    for rule in ("", f"{IDENTITY} ", "paper "):
+        values = np.array([row[rule + key] for row in known])
+        ratios[rule] = values / values[whole]
+    gap = {rule: np.sqrt(np.mean((x - ratios["paper "]) ** 2)) for rule, x in ratios.items()}
+    yield (
+        f"As ratios to CP-LRP in every layer, the paper's {len(known)} values of r (sum to one) "
+        f"differ from these by {gap['']:.2f} with Eq. 5 at the softmax, and by "
+        f"{gap[f'{IDENTITY} ']:.2f} with the identity rule there (root mean square)."
+    )
 
 
 def _layers(numbers):

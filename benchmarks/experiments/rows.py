@@ -78,7 +78,10 @@ class Row:
 
     def record(self) -> dict:
         """Returns all settings of the computation, without the paper's numbers."""
-        return {key: value for key, value in asdict(self).items() if key not in ("name", "paper")}
+        found = {key: value for key, value in asdict(self).items() if key not in ("name", "paper")}
+        if self.softmax == kinds.TAYLOR:  # which older runs do not name
+            del found["softmax"]
+        return found
 
     def composites(self, depth: int) -> dict[str, Variant]:
         """Returns label -> variant on a model of ``depth`` layers."""

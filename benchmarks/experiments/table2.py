@@ -157,7 +157,7 @@ EXPERIMENT = Experiment(
         ("MoRF", number("MoRF", 2)),
         ("Δ", number("Δ", 2)),
     ],
-    shortest=lambda row: row["method"] in SHORT or (row["method"] == PAPER and len(row) > 1),
+    shortest=lambda row: row["method"] not in OTHERS and row != {"method": PAPER},
     figure=figure,
     summary=summary,
 )
