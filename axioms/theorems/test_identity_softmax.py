@@ -89,7 +89,7 @@ def test_only_the_identity_rule_divides_by_logits():
 
 
 def below_a_sum(z, relevance):
-    """Relevance of logits z to which c is added, by Eq. 1."""
+    """Returns relevance of the logits z below the sum z + c, by Eq. 1."""
     return add((z, C * sp.ones(*z.shape)), relevance, eps=0)[0]
 
 
