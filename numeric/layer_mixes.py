@@ -25,9 +25,9 @@ from axioms.composites import Composite
 from numeric.engine import packed, scope
 from numeric.engine.blocks import outside
 from numeric.engine.engine import Propagation
-from numeric.engine.rules import wide
 from numeric.layer_factors import Factors, groups, projections, without_attention_step
 from numeric.methods import amplification
+from numeric.methods.lrp import check_share
 from numeric.methods.options import composite_of
 from numeric.models import families, patches
 from numeric.models.batches import Batch
@@ -69,11 +69,12 @@ def sweep(
     methods: Sequence[str | Composite],
     target: Label | Target = None,
     *,
+    share: str = "embedding",
     tokenizer: PreTrainedTokenizerBase | None = None,
 ) -> Sweep:
     """Returns relevance by each of ``methods``, all by rules, for epsilon -> 0 (Eqs. 1, 3, 4, 5).
 
-    Equal to ``attribute(model, inputs, method, target)`` for each method, up to rounding;
+    Equal to ``attribute(model, inputs, method, target, share=share)`` for each, up to rounding;
     methods that differ only in the attention step share all work until they part.
     ``inputs`` and ``target`` are described in ``attribute``, with the place where relevance is
     read and the operations that absorb it.
@@ -83,13 +84,16 @@ def sweep(
     if isinstance(methods, str) or not isinstance(methods, Iterable):
         raise ValueError(f'methods={methods!r}: pass a list, such as ["attnlrp", "cp-lrp"]')
     composites = [composite_of(method, None)[1] for method in methods]
+    check_share(share)
     if not composites:
         raise ValueError('methods is empty; pass at least one, such as ["attnlrp", "cp-lrp"]')
     with outside(), torch.inference_mode(mode=False):
         batch = prepare(model, inputs, targets=[target])
         off = torch.autocast(batch.device.type, enabled=False)
         with own_failures(model, batch), off:
-            relevance, readout, logit = _relevance(model, batch, composites, target, tokenizer)
+            relevance, readout, logit = _relevance(
+                model, batch, composites, target, tokenizer, share
+            )
     wrong = (~relevance.isfinite()).any(dim=2).nonzero().tolist()
     if wrong:
         places = "; ".join(f"example {n} by {composites[k].name!r}" for k, n in wrong)
@@ -101,7 +105,7 @@ def sweep(
     relevance = relevance * (batch.attention_mask == 1)
     with outside(), torch.inference_mode(mode=False), off:
         each = zip(composites, relevance, logit, strict=True)
-        amplification.warn_of_each(model, batch, readout, each)
+        amplification.warn_of_each(model, batch, readout, each, share)
     (chosen,) = readout.targets
     return Sweep(relevance, chosen.target, logit, logit - relevance.sum(dim=2))
 
@@ -112,6 +116,7 @@ def _relevance(
     composites: Sequence[Composite],
     target: Label | Target,
     tokenizer: PreTrainedTokenizerBase | None,
+    share: str,
 ) -> tuple[Tensor, Readout, Tensor]:
     layers = _layers(model)
     readout = Readout.of(model, batch, [target], tokenizer=tokenizer)
@@ -124,11 +129,12 @@ def _relevance(
         if n:
             rules, cuts, rows = _forward(model, batch, layers, composite, readout)
         logit = chosen.of(rows)
-        embedding = rules.entries.only.embedding
-        whole = wide(embedding.detach())
+        entry = rules.entries.only
+        embedding = entry.embedding
+        part = (entry.parts() if share == "word" else entry.whole())[share]
         for numbers, end, c in _descend(cuts, logit, torch.ones_like(logit), factors):
             (c,) = torch.autograd.grad(end, embedding, c, retain_graph=True)
-            found |= dict.fromkeys(numbers, ((whole * c).sum(dim=-1), logit.detach()))
+            found |= dict.fromkeys(numbers, ((part * c).sum(dim=-1), logit.detach()))
     relevances, logits = zip(*(found[n] for n in range(len(composites))), strict=True)
     return torch.stack(relevances), readout, torch.stack(logits)
 

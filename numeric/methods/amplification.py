@@ -52,9 +52,10 @@ def warn_of_each(
     batch: Batch,
     readout: Readout,
     each: Iterable[tuple[Composite, Tensor, Tensor]],
+    share: str,
 ) -> None:
     """Warns once of all (composite, relevance, logit) that are amplified; tells where, for one."""
-    known = sizes(model, batch, readout)
+    known = sizes(model, batch, readout, share)
     found = [(*given, rows) for given in each if (rows := _rows(*given, known)).any()]
     if found:
         said = _told(model, batch, readout, *found[0])
