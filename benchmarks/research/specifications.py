@@ -1,4 +1,4 @@
-"""``python -m benchmarks.research.specifications``: what gives the paper's Figure 2 its shape?
+"""Ranks specifications by their distance from the shape of the paper's Figure 2.
 
 ``specifications.toml`` declares every specification; all are printed, nearest first.
 """
