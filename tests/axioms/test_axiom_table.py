@@ -83,7 +83,7 @@ def test_the_scoreboard_is_read_by_its_first_marks():
     assert found["re-associate sums", "AttnLRP"].verdict == PROVED  # ✓ / ✗
     assert found["re-associate products", "AttnLRP"].verdict == REFUTED
     assert found["duplicate keys", "mask relevance"].verdict == REFUTED
-    assert len(found) == 23 * 11 + 8 * 5
+    assert len(found) == 23 * 11 + 8 * 6
 
 
 def test_a_rule_that_looks_beyond_its_operation_is_not_local():

@@ -45,7 +45,7 @@ def test_notes_follow_the_sign_and_the_interval(every, inner, says):
         assert want in note
     assert len(notes) == len(says) + 1
     assert "nan" not in " ".join(notes)
-    assert "0.52 for CP-LRP and 0.22 for AttnLRP, over all tokens" in notes[-1]
+    assert "0.52 for CP-LRP and 0.22 for AttnLRP (BERT-base, sum to 1)" in notes[-1]
     assert any(SIGN in note for note in notes) == (HINGES in says)
 
 
