@@ -16,6 +16,12 @@ PANELS = {
     "r content": "r, content tokens",
     "Δ": "Δ = LeRF − MoRF",
 }
+CURVES = {
+    "": {"color": "0.2"},
+    f"{IDENTITY} ": {"color": "tab:blue", "label": "identity at the softmax"},
+    "paper ": {"color": "0.65", "label": "paper (BERT-base)", "marker": "x"},
+}
+"""Start of a row's keys -> style of its lines; a label is the legend's for the first order."""
 LINES = {"front to back": "-", "back to front": "--", "single layer": ":"}
 
 
@@ -84,13 +90,11 @@ def _shape(rows):
     known = [row for row in rows if f"paper {key}" in row]
     if not known:
         return
-    (whole,) = (
-        n for n, row in enumerate(known) if row["order"] == "back to front" and row["layer"] == 1
-    )
-    ratios = {}
-    for rule in ("", f"{IDENTITY} ", "paper "):
-        values = np.array([row[rule + key] for row in known])
-        ratios[rule] = values / values[whole]
+    whole = max(known, key=lambda row: row["layers"])  # CP-LRP
+    ratios = {
+        rule: np.array([row[rule + key] / whole[rule + key] for row in known])
+        for rule in ("", f"{IDENTITY} ", "paper ")
+    }
     gap = {rule: np.sqrt(np.mean((x - ratios["paper "]) ** 2)) for rule, x in ratios.items()}
     yield (
         f"As ratios to CP-LRP in every layer, the paper's {len(known)} values of r (sum to one) "
@@ -117,19 +121,14 @@ def figure(result, *, narrow: bool = False):
         for order, marker in MARKERS.items():
             rows = [row for row in result.rows if row["order"] == order]
             layers = [row["layer"] for row in rows]
-            style = {"marker": marker, "ms": 4, "color": "0.2"}
-            style["mfc"] = "white" if order == "single layer" else "0.2"
-            axes.plot(layers, [row[key] for row in rows], LINES[order], label=order, **style)
-            if f"{IDENTITY} {key}" in rows[0]:
-                blue = style | {"color": "tab:blue"}
-                blue["mfc"] = "white" if order == "single layer" else "tab:blue"
-                label = "identity at the softmax" if order == "front to back" else None
-                identity = [row[f"{IDENTITY} {key}"] for row in rows]
-                axes.plot(layers, identity, LINES[order], label=label, **blue)
-            if f"paper {key}" in rows[0]:
-                theirs = [row[f"paper {key}"] for row in rows]
-                label = "paper (BERT-base)" if order == "front to back" else None
-                axes.plot(layers, theirs, LINES[order], marker="x", ms=4, color="0.65", label=label)
+            for rule, style in CURVES.items():
+                if rule + key in rows[0]:
+                    look = {"marker": marker, "label": order, **style}
+                    look["mfc"] = "white" if order == "single layer" else look["color"]
+                    if rule and order != "front to back":
+                        look["label"] = None
+                    values = [row[rule + key] for row in rows]
+                    axes.plot(layers, values, LINES[order], ms=4, **look)
         axes.axhline(result.rows[0][key], color="tab:red", ls="--", lw=1, zorder=0, label="AttnLRP")
         axes.set_title(title, fontsize=9)
         axes.set_xlabel("layer")

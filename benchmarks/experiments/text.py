@@ -195,9 +195,10 @@ def maps(row: Row, classifier: Classifier, data: Texts, shard: Sequence[int]) ->
     if row.curves:
         relevances = [a.relevance for a in found]
         first = [next(n for n, x in enumerate(relevances) if x.equal(r)) for r in relevances]
-        unequal = [relevances[n] for n in sorted(set(first))]  # some methods have one map
-        curves = perturbation_curves(model, batch, unequal, target, chunk=data.chunk)
-        curves = [curves[sorted(set(first)).index(n)] for n in first]
+        places = sorted(set(first))  # some methods have one map
+        unequal = [relevances[n] for n in places]
+        found_curves = perturbation_curves(model, batch, unequal, target, chunk=data.chunk)
+        curves = [found_curves[places.index(n)] for n in first]
         for n, order in enumerate(ORDERS):
             for key in ("mean", "aopc"):
                 values = [v for of_map in curves for v in getattr(of_map[n], key).tolist()]

@@ -74,16 +74,13 @@ def amplified(
     *,
     epsilon: float = 0.0,
     share: str = "embedding",
-    known: Callable[[bool], Tensor | None] | None = None,
 ) -> str:
     """Returns the warning about ``relevance``, (batch, token), of the one target, or "".
 
     Relevance beyond ``BESIDE_LOGIT`` takes a pass for gradient x input, relevance beyond
     ``BESIDE_GRADIENT`` a second pass, and relevance beyond ``BESIDE_HELD`` a third, for the place.
-    ``known`` comes from ``sizes``, for several composites that share the first two passes.
     """
-    known = known or sizes(model, batch, readout, share)
-    rows = _rows(composite, relevance, logit, known)
+    rows = _rows(composite, relevance, logit, sizes(model, batch, readout, share))
     if composite is None or not rows.any():
         return ""
     return _told(model, batch, readout, composite, relevance, logit, rows, epsilon)

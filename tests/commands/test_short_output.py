@@ -8,7 +8,7 @@ import pytest
 from rich.console import Console
 
 from axioms.evidence.statements import THEOREMS
-from benchmarks.experiments import record, tables, theorems
+from benchmarks.experiments import record, rows, table2, tables, theorems
 from benchmarks.experiments.record import experiment
 from benchmarks.experiments.result import Result
 
@@ -76,6 +76,11 @@ CELLS = {
 @pytest.mark.parametrize("shown", CELLS)
 def test_what_is_rounded_to_zero_has_no_minus(shown):
     assert CELLS[shown](NEAR_ZERO) == shown
+
+
+@pytest.mark.parametrize("dataset", ["sst2", "imdb"])
+def test_a_terminal_leaves_out_the_methods_of_other_papers_alone(dataset):
+    assert set(table2.OTHERS) == set(rows.load(f"table2-{dataset}-neighbours").variants)
 
 
 def test_the_sample_on_its_page_is_whole_and_fits_two_screens_of_80_columns():
