@@ -76,11 +76,10 @@ def _sweep_notes(found, rows):
         down = [str(n) for n, gap in gaps.items() if gap.high < 0]
         best = max(gaps, key=lambda n: gaps[n].mean)
         yield (
-            f"Over {tokens} tokens, bypassing the softmax in one layer brings AttnLRP closer to "
-            f"Leave-One-Out in {_layers(up)}, and farther from it in {_layers(down)} (95 % "
-            "intervals of the paired difference exclude 0); the largest gain is "
-            f"{gaps[best].mean:+z.3f} [{gaps[best].low:+z.3f}, {gaps[best].high:+z.3f}], in layer "
-            f"{best}."
+            f"Over {tokens} tokens, bypassing one softmax brings AttnLRP closer to Leave-One-Out "
+            f"in {_layers(up)}, and farther in {_layers(down)} (paired 95 % intervals exclude 0); "
+            f"most in layer {best}: {gaps[best].mean:+z.3f} "
+            f"[{gaps[best].low:+z.3f}, {gaps[best].high:+z.3f}]."
         )
 
 
@@ -97,9 +96,9 @@ def _shape(rows):
     }
     gap = {rule: np.sqrt(np.mean((x - ratios["paper "]) ** 2)) for rule, x in ratios.items()}
     yield (
-        f"As ratios to CP-LRP in every layer, the paper's {len(known)} values of r (sum to one) "
-        f"differ from these by {gap['']:.2f} with Eq. 5 at the softmax, and by "
-        f"{gap[f'{IDENTITY} ']:.2f} with the identity rule there (root mean square)."
+        f"As ratios to CP-LRP everywhere, the paper's {len(known)} values of r (sum to one) are "
+        f"{gap['']:.2f} from Eq. 5 and {gap[f'{IDENTITY} ']:.2f} from the identity rule (root mean "
+        "square)."
     )
 
 

@@ -187,12 +187,12 @@ def test_a_note_compares_the_shape_of_the_sweep_with_the_papers(layers):
     (note,) = [note for note in layers.notes if note.startswith("As ratios to CP-LRP")]
     cells, key = layers.rows[1:], "r all, sum to one"
     whole = row_of(layers, "front to back", 12)
-    for rule, told in (("", "with Eq. 5"), ("identity ", "with the identity rule")):
+    for rule, told in (("", "from Eq. 5"), ("identity ", "from the identity rule")):
         gaps = [
             c[rule + key] / whole[key] - c[f"paper {key}"] / whole[f"paper {key}"] for c in cells
         ]
         assert len(gaps) == 36
-        assert f"by {mean(gap**2 for gap in gaps) ** 0.5:.2f} {told}" in note
+        assert f" {mean(gap**2 for gap in gaps) ** 0.5:.2f} {told}" in note
 
 
 def test_the_ends_of_the_three_orders_meet(layers, sentences):
@@ -231,9 +231,8 @@ def test_notes_of_the_sweep_name_the_layers_whose_paired_interval_excludes_0(lay
         up = named([n for n in gaps if gaps[n].low > 0])
         down = named([n for n in gaps if gaps[n].high < 0])
         best = max(gaps, key=lambda n: gaps[n].mean)
-        assert f"closer to Leave-One-Out in {up}, and farther from it in {down} (95" in note
-        assert f"gain is {gaps[best].mean:+.3f} [" in note
-        assert note.endswith(f", in layer {best}.")
+        assert f"closer to Leave-One-Out in {up}, and farther in {down} (paired 95" in note
+        assert f"; most in layer {best}: {gaps[best].mean:+.3f} [" in note
 
 
 def test_the_program_measures_the_same_in_float32(table, tmp_path):
