@@ -4,12 +4,21 @@ from collections.abc import Sequence
 
 import numpy as np
 
-from benchmarks.experiments import rows
+from axioms.kinds import IDENTITY
+from benchmarks.experiments import figure2, rows
 from benchmarks.experiments.maps import SEED
 from benchmarks.experiments.result import Result
 from numeric.evaluation.correlation import BootstrapMean, bootstrap_mean
 
 TOKENS = ("all", "content")
+RULES = {"": "Eq. 5", f"{IDENTITY} ": "R_Z = R_A", "paper ": "the paper"}
+CELLS = {
+    "none": ("AttnLRP", 0),
+    **{f"first {n}": ("front to back", n) for n in (4, 8, 10)},
+    **{f"last {n}": ("back to front", 13 - n) for n in (1, 2, 3, 5)},
+    "all": ("front to back", 12),
+}
+"""Layers that bypass the softmax -> cell of Table A3, of a model with 12."""
 PAPER_R = "r all, sum to one"
 
 
@@ -36,6 +45,24 @@ def late_minus_early(result: Result) -> dict[str, BootstrapMean]:
     return found
 
 
+def shape(result: Result) -> list[list[str]]:
+    """Returns a row per rule: r of sum-to-one maps at ``CELLS``, and gaps of its ratios."""
+    cells = {(row["order"], row["layer"]): row for row in result.rows}
+    base = {f"paper {PAPER_R}": _paper_base(result.settings["dataset"])}  # in Table 2 alone
+    chosen = [base | cells[cell] for cell in CELLS.values()]
+    ratios = figure2.ratios(result.rows)
+    found = []
+    for rule, name in RULES.items():
+        gaps = ratios[rule] - ratios["paper "]
+        size = [f"{np.sqrt(np.mean(gaps**2)):.2f}", f"{np.abs(gaps).max():.2f}"]
+        found.append([name, *(f"{row[rule + PAPER_R]:.2f}" for row in chosen), *size])
+    return found
+
+
+def _paper_base(dataset):
+    return rows.load(f"table2-{dataset}-attnlrp").paper["AttnLRP"][PAPER_R]
+
+
 def named(found: Sequence[BootstrapMean], sign: int) -> str:
     """Names the layers whose interval lies above 0 (sign 1) or below it (-1)."""
     chosen = [n for n, g in enumerate(found, start=1) if min(sign * g.low, sign * g.high) > 0]
@@ -49,7 +76,7 @@ def best(found: Sequence[BootstrapMean]) -> int:
 
 def paper(dataset: str) -> list[float]:
     """Returns the paper's gain of every layer alone: Table A3 less AttnLRP in Table 2."""
-    base = rows.load(f"table2-{dataset}-attnlrp").paper["AttnLRP"][PAPER_R]
+    base = _paper_base(dataset)
     sweep = rows.load(f"figure2-{dataset}").paper["single layer"][PAPER_R]
     return [round(r - base, 2) for r in sweep]
 

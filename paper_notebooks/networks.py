@@ -43,6 +43,19 @@ def ranges(result: Result, number: str) -> list[tuple]:
     ]
 
 
+def turned(result: Result) -> list[tuple]:
+    """Returns a row per number: the paper's r, the closest sum-to-one r, its flips and raw r."""
+    found = []
+    for number in dict.fromkeys(row["number"] for row in result.rows):
+        rows = [x for x in result.rows if x["number"] == number and x["r"] == x["r"]]
+        raw = [row["r raw"] for row in rows]
+        rows = [row for row in rows if row["maps"] == "sum to one"]
+        near = min(rows, key=lambda row: abs(row["r"] - row["paper r"]))
+        cells = f"{near['r']:.2f}", f"{near['flips']:.0%}", f"{near['r raw']:.2f}"
+        found.append((number, near["paper r"], *cells, f"{min(raw):.2f} to {max(raw):.2f}"))
+    return found
+
+
 def reached(result: Result) -> dict[str, tuple]:
     """Returns number -> the paper's r, the closest r, specifications that reach it, and all."""
     found = {}

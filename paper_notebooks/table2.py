@@ -25,6 +25,18 @@ def turned(found: Comparison) -> None:
     output.say(f"Texts whose r changes its sign when both maps are made to sum to one: {shares}.")
 
 
+def rules(result) -> list[tuple]:
+    """Returns r of sum-to-one maps by the rule at the softmax, and the paper's."""
+    key, pairs = "r all, sum to one", list(zip(result.rows[::2], result.rows[1::2], strict=True))
+    paper = {row["method"]: of_paper.get(key) for row, of_paper in pairs}
+    named = {"AttnLRP": "AttnLRP, Eq. 5", "identity softmax": "AttnLRP, R_Z = R_A", "CP-LRP": ""}
+    return [
+        (named[name] or name, f"{row[key]:.2f}", paper[name] or paper["AttnLRP"])
+        for row, _ in pairs
+        if (name := row["method"]) in named
+    ]
+
+
 def curves(found: Comparison) -> None:
     """Shows the paired difference of Δ."""
     better = output.verdict(found.delta, above="CP-LRP", below="AttnLRP")

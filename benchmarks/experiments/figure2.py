@@ -10,8 +10,9 @@ from benchmarks.experiments.rows import LOO, cells, layers_label
 from numeric.evaluation.correlation import bootstrap_mean
 
 MARKERS = {"front to back": "o", "back to front": "s", "single layer": "^"}
+SUM_TO_ONE = "r all, sum to one"
 PANELS = {
-    "r all, sum to one": "r, all tokens, sum to one",
+    SUM_TO_ONE: "r, all tokens, sum to one",
     "r all": "r, all tokens",
     "r content": "r, content tokens",
     "Δ": "Δ = LeRF − MoRF",
@@ -83,22 +84,28 @@ def _sweep_notes(found, rows):
         )
 
 
+def ratios(rows) -> dict[str, np.ndarray]:
+    """Returns rule -> r of sum-to-one maps over CP-LRP's, at the cells that the paper has."""
+    known = [row for row in rows if f"paper {SUM_TO_ONE}" in row]
+    if not known:
+        return {}
+    whole = max(known, key=lambda row: row["layers"])  # CP-LRP
+    return {
+        rule: np.array([row[rule + SUM_TO_ONE] / whole[rule + SUM_TO_ONE] for row in known])
+        for rule in CURVES
+    }
+
+
 def _shape(rows):
     """Compares the paper's cells with both rules, each as a ratio to CP-LRP in every layer."""
-    key = "r all, sum to one"
-    known = [row for row in rows if f"paper {key}" in row]
-    if not known:
+    found = ratios(rows)
+    if not found:
         return
-    whole = max(known, key=lambda row: row["layers"])  # CP-LRP
-    ratios = {
-        rule: np.array([row[rule + key] / whole[rule + key] for row in known])
-        for rule in ("", f"{IDENTITY} ", "paper ")
-    }
-    gap = {rule: np.sqrt(np.mean((x - ratios["paper "]) ** 2)) for rule, x in ratios.items()}
+    gap = {rule: np.sqrt(np.mean((x - found["paper "]) ** 2)) for rule, x in found.items()}
     yield (
-        f"As ratios to CP-LRP everywhere, the paper's {len(known)} values of r (sum to one) are "
-        f"{gap['']:.2f} from Eq. 5 and {gap[f'{IDENTITY} ']:.2f} from the identity rule (root mean "
-        "square)."
+        f"As ratios to CP-LRP everywhere, the paper's {len(found['paper '])} values of r (sum to "
+        f"one) are {gap['']:.2f} from Eq. 5 and {gap[f'{IDENTITY} ']:.2f} from the identity rule "
+        "(root mean square)."
     )
 
 

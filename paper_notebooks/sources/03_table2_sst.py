@@ -54,11 +54,21 @@ table2.text_by_text(found)
 # %% [markdown]
 # ## The effect of "sum to one"
 #
-# Dividing a map by its sum turns r around whenever exactly one of the two sums is negative. For
-# such texts the paper's r has the opposite sign of the r of the maps themselves.
+# Dividing a map by its sum turns r around whenever exactly one of the two sums is negative (theorem
+# 76). For such texts the paper's r has the opposite sign of the r of the maps themselves.
 
 # %%
 table2.turned(found)
+
+# %% [markdown]
+# ## Another rule at the softmax
+#
+# The paper's gap between the two rules is far larger than the gap by Eq. 5. It is about as large if
+# relevance passes the softmax as it is, R_Z = R_A, the rule of Chefer et al. (2021). Notebook 5
+# compares the shape by layer.
+
+# %%
+output.table(["method", "r, all tokens, sum to one", "the paper"], table2.rules(result))
 
 # %% [markdown]
 # ## Perturbation curves (LeRF, MoRF)

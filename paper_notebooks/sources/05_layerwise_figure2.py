@@ -24,7 +24,8 @@ for result in results.values():
 # ## SST-2: Figure 2
 #
 # Three orders, one panel per metric. Light crosses are the paper's values (BERT-base, maps that
-# sum to one), the dashed red line is AttnLRP in every layer.
+# sum to one), the dashed red line is AttnLRP in every layer. Blue: all layers that do not bypass
+# the softmax pass relevance on as it is, R_Z = R_A, instead of by Eq. 5.
 
 # %%
 output.picture(drawing.draw(results["sst2"]))
@@ -36,6 +37,18 @@ output.picture(drawing.draw(results["sst2"]))
 
 # %%
 output.picture(drawing.draw(results["imdb"]))
+
+# %% [markdown]
+# ## The rule with the shape of the paper's figure
+#
+# The named layers bypass the softmax, the others pass it by the rule in the first column; r is of
+# maps that sum to one. Models differ in the height of r, so the last columns compare all 36 cells
+# after each is divided by CP-LRP's: the root mean square of its gaps to the paper, and the largest.
+
+# %%
+for dataset, result in results.items():
+    output.say(f"**{dataset}**")
+    output.table(["rule", *layers.CELLS, "gaps", "largest"], layers.shape(result))
 
 # %% [markdown]
 # ## One layer at a time

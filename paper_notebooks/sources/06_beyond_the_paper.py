@@ -42,7 +42,8 @@ output.picture(figures.special(gaps))
 # How a token is removed for LOO (masked, replaced by [MASK], deleted), which quantity is explained
 # (a logit, or the difference of two), and details of the rules: the bias in the denominator, the
 # LayerNorm, ε, and whether relevance is read at the word embedding or at the sum of all. One
-# choice changes at a time; cells are r over all / content tokens.
+# choice changes at a time; cells are r over all / content tokens. The rule at the softmax, which
+# changes most, is notebook 5's; `python -m benchmarks.research.specifications` crosses all choices.
 
 # %%
 sensitivity = settings.measure(run, "sensitivity", "sst2")
