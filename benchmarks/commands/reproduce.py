@@ -113,9 +113,9 @@ def reproduce(
         if forecast and not (rows and engine == "local"):
             raise ValueError("--forecast is about tables on texts, measured on this machine alone")
         trials, workers = check(classifier, texts, rows), workers or cores()
-        here = rows and engine == "local"
-        expected = forecasts.forecast(request, rows, trials, workers) if here else None
-    if expected and (forecast or expected.seconds > LONG):
+        of = partial(forecasts.forecast, request, rows, trials, workers)
+        expected = of(least=0 if forecast else LONG) if rows and engine == "local" else None
+    if expected:
         console.print(f"To measure the texts takes {expected}; an interrupted run resumes.")
     if expected and forecast:
         answer(forecast=vars(expected))

@@ -2,6 +2,7 @@
 
 import resource
 import sys
+import warnings
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from functools import partial
@@ -15,7 +16,8 @@ from benchmarks.experiments.rows import Row
 from benchmarks.running.threads import one_thread
 from benchmarks.running.timing import alternate, random_text
 from numeric import attribute
-from numeric.methods.catalogue import METHODS
+from numeric.methods.amplification import AmplifiedRelevance
+from numeric.methods.catalogue import METHODS, ONE_PASS
 from numeric.methods.memory_budget import bytes_kept
 from numeric.models.facts import facts_of
 
@@ -40,11 +42,17 @@ class Forecast:
 
 @one_thread()  # as in a worker
 def forecast(
-    request: Request, rows: Sequence[Row], trials: Mapping[str, float], workers: int
-) -> Forecast:
+    request: Request,
+    rows: Sequence[Row],
+    trials: Mapping[str, float],
+    workers: int,
+    *,
+    least: float = 0,
+) -> Forecast | None:
     """Multiplies passes of rows by the time of a pass at the length where most time is spent.
 
     ``trials``: row -> passes, as by ``text.check``.  Processes wait for the last part of a row.
+    Returns None for fewer than ``least`` seconds.
     """
     model, data = request.classifier.model, text.read(request.classifier, request.data)
     shards = text.shards(request.classifier, data)
@@ -61,7 +69,12 @@ def forecast(
     pass_ = partial(torch.inference_mode()(model), **batch)
     (of_pass,) = alternate({"pass": pass_}, repeats=1, device=model.device)["pass"]
     seconds *= of_pass / batch["input_ids"].numel()
-    return Forecast(seconds, _bytes(model, lengths, shards), workers)
+    if seconds < least:
+        return None
+    held = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss * UNIT  # by trials, with the model
+    largest = max(shards, key=lambda shard: len(shard) * lengths[shard].max())
+    kept = len(largest) * _activations(model, rows, depth, int(lengths[largest].max()))
+    return Forecast(seconds, held + kept, workers)
 
 
 def _passes(row, tried, tokens, depth, chunk):
@@ -73,9 +86,14 @@ def _passes(row, tried, tokens, depth, chunk):
     return tried + curves + sum(np.minimum(tokens, most) for most in each)
 
 
-def _bytes(model, lengths, shards):
-    """Adds the activations of the largest part by AttnLRP to the most that was held so far."""
-    held = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss * UNIT
-    largest = max(shards, key=lambda shard: len(shard) * lengths[shard].max())
-    one = random_text(model, batch=1, tokens=int(lengths[largest].max()))
-    return held + len(largest) * bytes_kept(model, partial(attribute, model, one))
+def _activations(model, rows, depth, tokens):
+    """Returns the most bytes that a method with one pass keeps of a text: a sweep as its first."""
+    found = [list(row.composites(depth).values())[: 1 if row.sweep else None] for row in rows]
+    methods = [variant.method for each in found for variant in each]
+    one = random_text(model, batch=1, tokens=tokens)
+    chosen = [m for m in methods if not isinstance(m, str) or METHODS[m].cost == ONE_PASS]
+    with warnings.catch_warnings():  # words without meaning may be amplified
+        warnings.simplefilter("ignore", AmplifiedRelevance)
+        return max(
+            [bytes_kept(model, partial(attribute, model, one, m)) for m in chosen], default=0
+        )
