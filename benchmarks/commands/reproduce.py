@@ -113,12 +113,17 @@ def reproduce(
         if forecast and not (rows and engine == "local"):
             raise ValueError("--forecast is about tables on texts, measured on this machine alone")
         trials, workers = check(classifier, texts, rows), workers or cores()
-        of = partial(forecasts.forecast, request, rows, trials, workers)
-        expected = of(least=0 if forecast else LONG) if rows and engine == "local" else None
-    if expected:
-        console.print(f"To measure the texts takes {expected}; an interrupted run resumes.")
-    if expected and forecast:
-        answer(forecast=vars(expected))
+        seconds, count = 0, workers if device == "cpu" else 1
+        if rows and engine == "local":
+            seconds, memory = forecasts.forecast(request, rows, trials, count)
+        told = forecast or seconds > LONG
+        size = memory() if told else 0
+    if told:
+        time = f"{seconds / 60:.0f} min" if seconds < 7200 else f"{seconds / 3600:.1f} h"
+        told = f"{time} in all, and {count} x {size / 2**30:.1f} GiB of memory"
+        console.print(f"Texts take about {told}; an interrupted run resumes.", highlight=False)
+    if forecast:
+        answer(forecast={"seconds": seconds, "bytes": size, "processes": count})
         return
     shown = bars()
     with mendable(f"--output {output}"):

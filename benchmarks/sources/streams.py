@@ -77,15 +77,9 @@ def rows(
 
 
 def _snapshot(name, revision):
-    """Returns the folder of a data set in the Hub's cache, which ``datasets`` does not look into.
-
-    None while the Hub may be asked, and where there is no such folder.
-    """
+    """Returns a data set's folder in the Hub's cache, where ``datasets`` does not look, or None."""
     from huggingface_hub import constants, errors, snapshot_download
 
-    if constants.HF_HUB_OFFLINE:
-        with suppress(errors.LocalEntryNotFoundError):
-            return snapshot_download(
-                name, repo_type="dataset", revision=revision, local_files_only=True
-            )
-    return None
+    options = {"repo_type": "dataset", "revision": revision, "local_files_only": True}
+    with suppress(errors.LocalEntryNotFoundError):
+        return snapshot_download(name, **options) if constants.HF_HUB_OFFLINE else None
