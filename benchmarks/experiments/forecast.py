@@ -39,8 +39,11 @@ def forecast(request: Request, rows, trials, processes: int) -> tuple[float, Cal
     (seconds,) = alternate({"pass": one_pass}, repeats=1, device=model.device)["pass"]
     parts = [[tokens[shard].sum() for shard in shards] for tokens in found]
     seconds *= sum(max(sum(x) / processes, *x) for x in parts) / batch["input_ids"].numel()
-    largest = max(((len(x), int(lengths[x].max())) for x in shards), key=np.prod)
-    return seconds, partial(_bytes, model, rows, *largest)
+    largest = max(
+        ((len(x), int(lengths[x].max())) for x in shards), key=lambda part: part[0] * part[1] ** 2
+    )
+    sent = sum(x.nbytes for x in model.parameters()) * 3 * (processes > 1)  # read beside the last
+    return seconds, lambda: _bytes(model, rows, *largest, least=sent)
 
 
 def _passes(row, trials, tokens, model, chunk):
@@ -52,7 +55,7 @@ def _passes(row, trials, tokens, model, chunk):
     return trials[row.name] + curves + sum(np.minimum(tokens, most) for most in each)
 
 
-def _bytes(model, rows, texts, tokens):
+def _bytes(model, rows, texts, tokens, *, least):
     """Adds the activations of methods with one pass to the most so far; a sweep is its first."""
     held = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss * UNIT  # with model and trials
     depth = facts_of(model).layers
@@ -61,4 +64,5 @@ def _bytes(model, rows, texts, tokens):
     run = partial(attribute, model, random_text(model, batch=1, tokens=tokens))
     wide = [m for m in methods if not isinstance(m, str) or METHODS[m].cost == ONE_PASS]
     with warnings.catch_warnings(action="ignore"):  # words without meaning amplify
-        return held + texts * max([bytes_kept(model, partial(run, m)) for m in wide], default=0)
+        kept = max([bytes_kept(model, partial(run, m)) for m in wide], default=0)
+    return held + max(least, texts * kept)
