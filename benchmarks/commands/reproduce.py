@@ -116,15 +116,13 @@ def reproduce(
         seconds, count = 0, workers if device == "cpu" else 1
         if rows and engine == "local":
             seconds, memory = forecasts.forecast(request, rows, trials, count)
-        told = forecast or seconds > LONG
-        size = memory() if told else 0
-    if told:
+        size = memory() if forecast or seconds > LONG else None
+    if size:
         time = f"{seconds / 60:.0f} min" if seconds < 7200 else f"{seconds / 3600:.1f} h"
-        told = f"{time} in all, and {count} x {size / 2**30:.1f} GiB of memory"
-        console.print(f"Texts take about {told}; an interrupted run resumes.", highlight=False)
+        said = f"{time} in all, and {count} x {size / 2**30:.1f} GiB of memory"
+        console.print(f"Texts take about {said}; an interrupted run resumes.", highlight=False)
     if forecast:
-        answer(forecast={"seconds": seconds, "bytes": size, "processes": count})
-        return
+        return answer(forecast={"seconds": seconds, "bytes": size, "processes": count})
     shown = bars()
     with mendable(f"--output {output}"):
         request = replace(request, track=partial(track, within=shown))

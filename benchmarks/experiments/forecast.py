@@ -47,7 +47,7 @@ def forecast(request: Request, rows, trials, processes: int) -> tuple[float, Cal
 
 
 def _passes(row, trials, tokens, model, chunk):
-    """Returns passes per text: those of its trial, one per token, and two curves of every map."""
+    """Counts passes per text: its trial, one per token, and two curves of every map."""
     variants = row.composites(facts_of(model).layers).values()
     named = [v for v in variants if isinstance(v.method, str)]
     each = [v.options.get("budget", tokens) for v in named if "per token" in METHODS[v.method].cost]
@@ -59,7 +59,7 @@ def _bytes(model, rows, texts, tokens, *, least):
     """Adds the activations of methods with one pass to the most so far; a sweep is its first."""
     held = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss * UNIT  # with model and trials
     depth = facts_of(model).layers
-    of = lambda row: list(row.composites(depth).values())[: 1 if row.sweep else None]
+    of = lambda row: [*row.composites(depth).values()][: 1 if row.sweep else None]
     methods = [v.method for row in rows for v in of(row)]
     run = partial(attribute, model, random_text(model, batch=1, tokens=tokens))
     wide = [m for m in methods if not isinstance(m, str) or METHODS[m].cost == ONE_PASS]

@@ -1,4 +1,4 @@
-"""The forecast of ``reproduce``: the passes that it counts, and what it says before a run."""
+"""Forecasts of ``reproduce``: counted passes, and the line before a run."""
 
 import json
 from dataclasses import replace
