@@ -22,6 +22,7 @@ from benchmarks.commands.options import Address, Device, completing
 from benchmarks.commands.output import answer, headline, of_result, present
 
 MORE_TABLES = [table for table in names.TABLES if table not in names.DEFAULT_TABLES]
+LONG = 60  # seconds of a run that is announced
 
 
 def reproduce(
@@ -73,6 +74,10 @@ def reproduce(
         bool,
         typer.Option("--curves", help="Figure 2 with the curves of all mixes, which take long."),
     ] = False,
+    forecast: Annotated[
+        bool,
+        typer.Option("--forecast", help="Say what time and memory texts will take, and stop."),
+    ] = False,
 ):
     """Prove the theorems, and measure Tables 1 and 2, Figure 2 and time; write a report.
 
@@ -81,6 +86,7 @@ def reproduce(
     """
     with loading("the model and the texts"), mendable():
         need("lrp-axioms reproduce", "matplotlib", "pytest", "sklearn")
+        from benchmarks.experiments import forecast as forecasts
         from benchmarks.experiments import reproduce as experiments
         from benchmarks.experiments.record import Request, experiment
         from benchmarks.experiments.text import check
@@ -103,11 +109,24 @@ def reproduce(
         of = {"classifier": classifier, "data": texts, "output": output, "data_dir": data_dir}
         request = Request(**of, **sizes, engine=place)
         needed = experiments.needed_rows(request, wanted)
-        check(classifier, texts, {row.name: row for of in needed.values() for row in of}.values())
+        rows = {row.name: row for of in needed.values() for row in of}.values()
+        if forecast and not (rows and engine == "local"):
+            raise ValueError("--forecast is about tables on texts, measured on this machine alone")
+        trials, workers = check(classifier, texts, rows), workers or cores()
+        seconds, count = 0, workers if device == "cpu" else 1
+        if rows and engine == "local":
+            seconds, memory = forecasts.forecast(request, rows, trials, count)
+        size = memory() if forecast or seconds > LONG else None
+    if size:
+        time = f"{seconds / 60:.0f} min" if seconds < 7200 else f"{seconds / 3600:.1f} h"
+        said = f"{time} in all, and {count} x {size / 2**30:.1f} GiB of memory"
+        console.print(f"Texts take about {said}; an interrupted run resumes.", highlight=False)
+    if forecast:
+        return answer(forecast={"seconds": seconds, "bytes": size, "processes": count})
     shown = bars()
     with mendable(f"--output {output}"):
         request = replace(request, track=partial(track, within=shown))
-        found = experiments.reproduce(request, wanted=wanted, workers=workers or cores())
+        found = experiments.reproduce(request, wanted=wanted, workers=workers)
         results = []
         for result in each_with_bars(found, shown, total=len(wanted), description="tables"):
             alone = invocation.full or len(wanted) == 1

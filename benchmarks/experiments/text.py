@@ -4,6 +4,7 @@ Only maps are stored; every statistic is computed from them afterwards (``maps``
 """
 
 import copy
+import time
 import warnings
 from collections.abc import Callable, Sequence
 from dataclasses import replace
@@ -21,6 +22,7 @@ from benchmarks.names import ON_TEXTS
 from benchmarks.running import runner
 from benchmarks.running.blocks import block
 from benchmarks.running.threads import one_thread
+from benchmarks.running.timing import alternate
 from benchmarks.running.workers import IN_PROCESS, Engine, Track, untracked
 from benchmarks.sources.data import Texts
 from benchmarks.sources.models import Classifier
@@ -39,10 +41,11 @@ FEW = 3  # words of the text that tries a row
 
 
 @one_thread()  # with a few words, threads wait for each other more than they compute
-def check(classifier: Classifier, data: Texts, needed: Sequence[Row] = ()) -> None:
+def check(classifier: Classifier, data: Texts, needed: Sequence[Row] = ()) -> dict[str, float]:
     """Explains the first text, to refuse a model before long runs.
 
-    Measures ``needed`` rows on its first words.
+    Measures ``needed`` rows on its first words, without curves.
+    Returns name of a row -> its time there, in forward passes.
     Raises ValueError or UnassignedOperation, as ``attribute`` does.
     """
     if classifier.explains not in ("class", "next token"):
@@ -53,12 +56,19 @@ def check(classifier: Classifier, data: Texts, needed: Sequence[Row] = ()) -> No
     attribute(classifier.model, in_batch(classifier, data, [0])[0])
     few = " ".join(data.texts[0].split(maxsplit=FEW)[:FEW])
     start = replace(data, texts=(few,), labels=data.labels[:1])
+    inputs = prepare(classifier.model, in_batch(classifier, start, [0])[0]).arguments()
+    timed = partial(alternate, clock=time.process_time, device=classifier.model.device, warm_up=0)
+    forward = torch.inference_mode()(partial(classifier.model, **inputs))
+    one_pass = min(timed({"forward": forward}, repeats=3)["forward"])
+    passes = {}
     for row in needed:
         measured_in = _in_dtype(classifier, getattr(torch, row.dtype))
+        trial = partial(measure_of(row), replace(row, curves=False), measured_in, start, [0])
         try:
-            measure_of(row)(replace(row, curves=False), measured_in, start, [0])
+            passes[row.name] = timed({"row": trial}, repeats=1)["row"][0] / one_pass
         except (ValueError, UnassignedOperation) as error:
             raise ValueError(f"leave out {row.name}, which cannot be measured: {error}") from error
+    return passes
 
 
 def run(

@@ -1,6 +1,7 @@
 """Texts of any number, one after the other: of a file, a URL, or a Hugging Face data set."""
 
 from collections.abc import Iterator, Sequence
+from contextlib import suppress
 from pathlib import Path
 
 from axioms.extras import need
@@ -56,7 +57,8 @@ def rows(
 
     try:
         if place.startswith(HUB):
-            found = datasets.load_dataset(name, revision=revision, split=split, streaming=True)
+            kept = _snapshot(name, revision) or name
+            found = datasets.load_dataset(kept, revision=revision, split=split, streaming=True)
         else:
             found = datasets.load_from_disk(place)
             found = found[split] if isinstance(found, datasets.DatasetDict) else found
@@ -72,3 +74,12 @@ def rows(
             f"{first_line(error)}; pass one that can be read, such as a folder that save_to_disk "
             "wrote, or a file of texts"
         ) from error
+
+
+def _snapshot(name, revision):
+    """Returns a data set's folder in the Hub's cache, where ``datasets`` does not look, or None."""
+    from huggingface_hub import constants, errors, snapshot_download
+
+    options = {"repo_type": "dataset", "revision": revision, "local_files_only": True}
+    with suppress(errors.LocalEntryNotFoundError):
+        return snapshot_download(name, **options) if constants.HF_HUB_OFFLINE else None

@@ -1,6 +1,8 @@
 """Model folders as ``save_pretrained`` writes them, and ways to spoil one."""
 
+import hashlib
 import json
+import os
 import shutil
 
 import torch
@@ -79,3 +81,18 @@ def indexed(index):
         (folder / "model.safetensors.index.json").write_text(index)
 
     return change
+
+
+def in_hub(home, kind, name, revision, folder):
+    """Keeps ``folder`` as the Hub's libraries do: blobs, a snapshot of links to them, and refs."""
+    repository = home / "hub" / f"{kind}s--{name.replace('/', '--')}"
+    commit = "0" * 40 if revision == "main" else revision
+    for file in (path for path in folder.rglob("*") if path.is_file()):
+        blob = repository / "blobs" / hashlib.sha256(file.read_bytes()).hexdigest()
+        link = repository / "snapshots" / commit / file.relative_to(folder)
+        for path in (blob, link):
+            path.parent.mkdir(parents=True, exist_ok=True)
+        shutil.copy(file, blob)
+        link.symlink_to(os.path.relpath(blob, link.parent))
+    (repository / "refs").mkdir()
+    (repository / "refs" / "main").write_text(commit)

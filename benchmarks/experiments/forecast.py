@@ -1,0 +1,68 @@
+"""Forecasts time and memory of rows from one timed pass, their trials and the lengths of texts."""
+
+import resource
+import sys
+import warnings
+from collections.abc import Callable
+from functools import partial
+
+import numpy as np
+import torch
+
+from benchmarks.experiments import text
+from benchmarks.experiments.record import Request
+from benchmarks.running.threads import one_thread
+from benchmarks.running.timing import alternate, random_text
+from numeric import attribute
+from numeric.methods.catalogue import METHODS, ONE_PASS
+from numeric.methods.memory_budget import bytes_kept
+from numeric.models.facts import facts_of
+
+TIMED = 1024  # tokens of the batch that is timed
+UNIT = 1 if sys.platform == "darwin" else 1024  # bytes of a unit of ``ru_maxrss``
+
+
+@one_thread()  # as in a worker
+def forecast(request: Request, rows, trials, processes: int) -> tuple[float, Callable[[], int]]:
+    """Returns seconds, and a function that counts the bytes of a process.
+
+    Seconds are passes of rows times a pass at the length where most time is spent; processes wait
+    for the last part of a row.  ``trials``: row -> passes, as by ``text.check``.
+    """
+    model, data = request.classifier.model, text.read(request.classifier, request.data)
+    shards = text.shards(request.classifier, data)
+    lengths = np.array([len(each["input_ids"]) for each in data.tokens])
+    found = [lengths * _passes(row, trials, lengths, model, data.chunk) for row in rows]
+    length = round(np.average(lengths, weights=sum(found)))
+    batch = random_text(model, batch=min(len(lengths), max(1, TIMED // length)), tokens=length)
+    one_pass = partial(torch.inference_mode()(model), **batch)
+    (seconds,) = alternate({"pass": one_pass}, repeats=1, device=model.device)["pass"]
+    parts = [[tokens[shard].sum() for shard in shards] for tokens in found]
+    seconds *= sum(max(sum(x) / processes, *x) for x in parts) / batch["input_ids"].numel()
+    largest = max(
+        ((len(x), int(lengths[x].max())) for x in shards), key=lambda part: part[0] * part[1] ** 2
+    )
+    sent = sum(x.nbytes for x in model.parameters()) * 3 * (processes > 1)  # read beside the last
+    return seconds, lambda: _bytes(model, rows, *largest, least=sent)
+
+
+def _passes(row, trials, tokens, model, chunk):
+    """Counts passes per text: its trial, one per token, and two curves of every map."""
+    variants = row.composites(facts_of(model).layers).values()
+    named = [v for v in variants if isinstance(v.method, str)]
+    each = [v.options.get("budget", tokens) for v in named if "per token" in METHODS[v.method].cost]
+    curves = len(variants) * row.curves * (np.ceil(tokens / chunk) + 1)  # half a text in the mean
+    return trials[row.name] + curves + sum(np.minimum(tokens, most) for most in each)
+
+
+def _bytes(model, rows, texts, tokens, *, least):
+    """Adds the activations of methods with one pass to the most so far; a sweep is its first."""
+    held = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss * UNIT  # with model and trials
+    depth = facts_of(model).layers
+    of = lambda row: [*row.composites(depth).values()][: 1 if row.sweep else None]
+    methods = [v.method for row in rows for v in of(row)]
+    run = partial(attribute, model, random_text(model, batch=1, tokens=tokens))
+    wide = [m for m in methods if not isinstance(m, str) or METHODS[m].cost == ONE_PASS]
+    with warnings.catch_warnings(action="ignore"):  # words without meaning amplify
+        kept = max([bytes_kept(model, partial(run, m)) for m in wide], default=0)
+    return held + max(least, texts * kept)
