@@ -7,7 +7,7 @@ every mix and its 95 % bootstrap interval over texts.
 import copy
 import tomllib
 import warnings
-from argparse import ArgumentParser
+from argparse import ArgumentParser, Namespace
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from itertools import product
@@ -77,12 +77,12 @@ def maps(classifier: models.Classifier, family, texts, shard, zero: int) -> dict
     inputs, special = text.in_batch(classifier, texts, shard)
     inputs = dict(inputs)
     model, present = classifier.model, inputs["attention_mask"].numpy() == 1
-    gold = torch.tensor([texts.labels[n] for n in shard])
+    gold = [texts.labels[n] for n in shard]
     ids = {MASK: classifier.tokenizer.mask_token_id, ZERO: zero}
     mixed = composites(family["rules"], model.config.num_hidden_layers)
     found = {"present": present, "content": present & ~special.numpy()}
     for target in family["read"]["target"]:
-        label = {"predicted": None, "gold": gold}[target]
+        label = None if target == "predicted" else torch.tensor(gold)
         for share in family["read"]["share"]:
             found[target, share] = relevance(model, inputs, mixed, label, share)
         for removal in family["compared"]["removal"]:
@@ -129,19 +129,24 @@ def distance(r: np.ndarray, paper: str) -> float:
     return float(np.sqrt((gaps**2).mean()))
 
 
-if __name__ == "__main__":
-    parser = ArgumentParser(description=__doc__)
-    parser.add_argument("--family", choices=DECLARED, default="first")
+def parsed(parser: ArgumentParser) -> tuple[Namespace, models.Classifier, data.Texts]:
+    """Returns the arguments, and the model in float64 and the texts that they name."""
     parser.add_argument("--model", default="embedded")
     parser.add_argument("--dataset", default="sst2", help="sst2 or imdb")
     parser.add_argument("--data-dir", type=Path, help="folder of the data set; otherwise the Hub")
     parser.add_argument("--examples", type=int)
     parser.add_argument("--training", action="store_true", help="read the training texts")
     given = parser.parse_args()
-    chosen = data.load(given.dataset, data_dir=given.data_dir, training=given.training)
-    chosen = chosen.first(given.examples)
-    loaded = models.load(given.model)
-    loaded.model.double()
+    texts = data.load(given.dataset, data_dir=given.data_dir, training=given.training)
+    classifier = models.load(given.model)
+    classifier.model.double()
+    return given, classifier, texts.first(given.examples)
+
+
+if __name__ == "__main__":
+    parser = ArgumentParser(description=__doc__)
+    parser.add_argument("--family", choices=DECLARED, default="first")
+    given, loaded, chosen = parsed(parser)
     with warnings.catch_warnings():  # some of these rules amplify
         warnings.simplefilter("ignore", AmplifiedRelevance)
         every = measured(loaded, chosen, DECLARED[given.family])
