@@ -86,7 +86,7 @@ def maps(classifier: models.Classifier, family, texts, shard, zero: int) -> dict
         for share in family["read"]["share"]:
             found[target, share] = relevance(model, inputs, mixed, label, share)
         for removal in family["compared"]["removal"]:
-            options = {"removal": ids.get(removal, removal)}
+            options = {"removal": ids.get(removal, removal), "dtype": "float32"}  # half the time
             alone = attribute(model, inputs, "loo", label, **options)
             found[target, removal] = alone.relevance.numpy()
     return found
