@@ -22,7 +22,7 @@ from benchmarks.experiments import text
 from benchmarks.experiments.rows import MASK, WITHIN
 from benchmarks.running.threads import one_thread
 from benchmarks.sources import data, models
-from numeric import attribute, sweep
+from numeric import attribute, propagation, sweep
 from numeric.evaluation.correlation import bootstrap_mean, normalise, pearson
 from numeric.methods.amplification import AmplifiedRelevance
 from numeric.methods.lrp import SHARES
@@ -65,11 +65,20 @@ def with_zero(classifier: models.Classifier, texts) -> tuple[models.Classifier, 
 
 
 def relevance(model, inputs, mixed: Sequence[Composite], label, share: str) -> np.ndarray:
-    """Returns relevance by composite, (composite, text, token), at the inputs or a module."""
+    """Returns relevance by composite, (composite, text, token), of embeddings or layer 1's input."""
     if share in SHARES:
         return sweep(model, inputs, mixed, label, share=share).relevance.numpy()
-    found = [attribute(model, inputs, each, label, at=share).inside for each in mixed]
-    return torch.cat([x[None] for inside in found for x in inside.values()]).numpy()
+    return np.array([at_first_layer(model, inputs, each, label) for each in mixed])
+
+
+def at_first_layer(model, inputs, composite: Composite, label) -> np.ndarray:
+    """Returns relevance where the first layer begins, (text, token)."""
+    with propagation(model, composite):
+        output = model(**inputs, output_hidden_states=True)
+        logits, x = output.logits, output.hidden_states[0]
+        chosen = logits.argmax(dim=1) if label is None else label
+        (gradient,) = torch.autograd.grad(logits.gather(1, chosen[:, None]).sum(), x)
+    return (x * gradient).sum(dim=-1).detach().numpy()
 
 
 def maps(classifier: models.Classifier, family, texts, shard, zero: int) -> dict:
