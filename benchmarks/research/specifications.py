@@ -65,7 +65,7 @@ def with_zero(classifier: models.Classifier, texts) -> tuple[models.Classifier, 
 
 
 def relevance(model, inputs, mixed: Sequence[Composite], label, share: str) -> np.ndarray:
-    """Returns relevance by composite, (composite, text, token), of embeddings or layer 1's input."""
+    """Returns relevance by composite, (composite, text, token), at one place."""
     if share in SHARES:
         return sweep(model, inputs, mixed, label, share=share).relevance.numpy()
     return np.array([at_first_layer(model, inputs, each, label) for each in mixed])
