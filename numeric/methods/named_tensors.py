@@ -78,8 +78,8 @@ def open_run(module: nn.Module, inputs: Any, of: str | Iterable[str]) -> Run:
     unknown = [name for name in names if name not in known]
     if unknown or not names:
         raise ValueError(
-            f"of={of!r}: {', '.join(map(repr, unknown)) or 'nothing'} is no tensor of {type(module).__name__}; pass an argument "
-            f"({', '.join(given.arguments)}) or a path of module.named_modules()"
+            f"of={of!r}: pass names of arguments ({', '.join(given.arguments)}) or of modules in "
+            "module.named_modules(), at least one"
             f"{did_you_mean(unknown, known)}"
         )
     run = Run(model, given, dict.fromkeys(names))
