@@ -20,6 +20,8 @@ from numeric.models.patches import change_output, twin
 from numeric.results.result import Attribution
 from numeric.spelling import did_you_mean
 
+OUTPUT = "output of "
+"""Stands before the path of a module whose name an argument has, too."""
 RETURNS = "a float tensor (batch,), such as read=lambda output: output[:, 0]"
 
 
@@ -74,20 +76,27 @@ def open_run(module: nn.Module, inputs: Any, of: str | Iterable[str]) -> Run:
             f"{type(module).__name__}.forward does not take inputs: {error}"
         ) from error
     names = [of] if isinstance(of, str) else list(of)
-    known = {*given.arguments, *(path for path, _ in module.named_modules() if path)}
-    unknown = [name for name in names if name not in known]
+    paths = {path for path, _ in module.named_modules() if path}
+    known = {*given.arguments, *paths}
+    unknown = [name for name in names if name.removeprefix(OUTPUT) not in known]
     if unknown or not names:
         raise ValueError(
             f"of={of!r}: pass names of arguments ({', '.join(given.arguments)}) or of modules in "
             "module.named_modules(), at least one"
             f"{did_you_mean(unknown, known)}"
         )
+    if both := [name for name in names if name in paths & {*given.arguments}]:
+        raise ValueError(
+            f"of={both}: an argument and a module have this name; pass {OUTPUT + both[0]!r} for "
+            "the output of the module, or rename the argument in a function around the module"
+        )
     run = Run(model, given, dict.fromkeys(names))
     for name in run.leaves:
         if name in given.arguments:
             given.arguments[name] = run.begin(name, given.arguments[name])
         else:
-            change_output(model.get_submodule(name), partial(run.begin, name))
+            path = name.removeprefix(OUTPUT)
+            change_output(model.get_submodule(path), partial(run.begin, name))
     return run
 
 
