@@ -119,7 +119,7 @@ class Named(nn.Module):
         super().__init__()
         self.map = nn.Linear(3, 3)
 
-    def forward(self, map):  # noqa: A002
+    def forward(self, map):
         return self.map(map)
 
 
