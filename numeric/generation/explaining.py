@@ -17,11 +17,11 @@ from transformers import (
 from axioms.composites import Composite
 from numeric.attribution import attribute_each, run_method
 from numeric.generation.result import Generation
-from numeric.generation.words import pieces
 from numeric.models.batches import DECODER, SOUND, Batch
 from numeric.models.facts import facts_of
 from numeric.models.inputs import check_ids
 from numeric.models.texts import CHAT, check_order, ids_once, is_chat, tokenized, warn_beyond
+from numeric.results.words import pieces
 from numeric.spelling import text_fault
 from numeric.targets import Target, log_probability, logit
 from numeric.targets.readout import Found, Readout
@@ -162,10 +162,10 @@ def _ids(tokenizer: PreTrainedTokenizerBase, text: Any, name: str, *, special: b
 
 
 def _of_chat(tokenizer: PreTrainedTokenizerBase, messages: Any) -> str:
-    """Writes messages as one text, at the end of which the model's answer begins."""
+    """Writes messages as one text, up to the beginning of the model's answer."""
     messages = [messages] if isinstance(messages, Mapping) else list(messages)
     answers = messages[-1].get("role") == "assistant"
-    how = {"continue_final_message" if answers else "add_generation_prompt": True}
+    how: dict[str, Any] = {"continue_final_message" if answers else "add_generation_prompt": True}
     return str(tokenizer.apply_chat_template(messages, tokenize=False, **how))
 
 

@@ -27,7 +27,7 @@ RETURNS = "a float tensor (batch,), such as read=lambda output: output[:, 0]"
 
 @dataclass(eq=False)
 class Run:
-    """A call of a module in which named tensors are leaves of the graph.
+    """A call of a module with named tensors as leaves of the graph.
 
     model: runs in place of the module: a twin with hooks
     given: the arguments of ``forward``
@@ -60,7 +60,7 @@ class Run:
 
 
 def open_run(module: nn.Module, inputs: Any, of: str | Iterable[str]) -> Run:
-    """Prepares a call of ``module`` in which the tensors named ``of`` are leaves.
+    """Prepares a call of ``module`` with the tensors named ``of`` as leaves.
 
     Raises ValueError that lists all names of neither an argument nor a module, and for inputs
     that ``forward`` does not take.
@@ -114,7 +114,7 @@ def of_tensors(
 
     ``inputs`` are the arguments of ``forward``: a mapping, a tuple, or one tensor.  A name in
     ``of`` is an argument, or the path of a module whose output is meant, such as an embedding.
-    ``read`` gets what the module returns, and returns the explained number of each example,
+    ``read`` gets the output of the module, and returns the explained number of each example,
     (batch,).  ``inside`` holds relevance by name, in the shape of the tensor; ``relevance``,
     (batch, position), has all of them side by side, summed over ``axes`` of channels, such as
     -1 for embeddings and 1 for images.  ``residual`` is the number less this sum.

@@ -9,7 +9,7 @@ from transformers import GenerationConfig, WhisperForConditionalGeneration
 from axioms.composites import CP_LRP
 from benchmarks.sources import models
 from numeric import attribute, audit, explain_generation
-from numeric.generation.words import pieces, units
+from numeric.results.words import pieces, units
 from numeric.targets import log_probability, logit, span
 from tests.census.measure import without_shifts
 from tests.support import cases, writers

@@ -31,8 +31,6 @@ def test_the_epsilon_rule_is_zennits(epsilon):
         number = module(images)[:, 1]
         (theirs,) = torch.autograd.grad(number, images, grad_outputs=number.detach())
     read = lambda output: output[:, 1]
-    ours = attribute(
-        network(), images.detach(), "attnlrp", of="input", read=read, epsilon=epsilon
-    )
+    ours = attribute(network(), images.detach(), "attnlrp", of="input", read=read, epsilon=epsilon)
     assert theirs.abs().amax() > 1e-3
     torch.testing.assert_close(ours.inside["input"], theirs, rtol=1e-6, atol=1e-9)
