@@ -5,7 +5,7 @@ from dataclasses import replace
 from typing import Any, TypeAlias
 
 import torch
-from torch import Tensor
+from torch import Tensor, nn
 from transformers import PreTrainedModel, PreTrainedTokenizerBase
 
 from axioms.composites import Composite
@@ -13,6 +13,7 @@ from numeric.engine import packed, scope
 from numeric.engine.blocks import outside
 from numeric.engine.engine import Propagation
 from numeric.methods import amplification
+from numeric.methods.named_tensors import of_tensors
 from numeric.methods.options import composite_of, resolve
 from numeric.models.batches import Batch
 from numeric.models.checks import Modules, check_code, own_failures
@@ -34,6 +35,9 @@ def attribute(
 ) -> Attribution:
     """Returns the share of each token, or position of an image, in one logit of a model.
 
+    Any other torch module is explained with ``of="embedding"`` and ``read``, which name a tensor
+    and a number: ``numeric.methods.named_tensors.of_tensors`` describes them.
+
     ``inputs`` is a tokenizer's batch, (batch, token), whose padding gets 0, or an image
     processor's, (batch, channel, height, width).  With ``decoder_input_ids`` of an encoder with a
     decoder, columns of targets count the decoder's tokens, and relevance has the tokens of both
@@ -53,6 +57,10 @@ def attribute(
     Raises TypeError (unknown option), ValueError (bad value; bad inputs are all listed) and
     UnassignedOperation (all functions without a rule).
     """
+    if "of" in options or "read" in options:
+        if target is not None or tokenizer is not None:
+            raise ValueError("target and tokenizer would be ignored: `read` returns the number")
+        return of_tensors(model, inputs, method, **options)
     (found,) = attribute_each(
         model, inputs, method, targets=[target], tokenizer=tokenizer, **options
     )
@@ -213,7 +221,7 @@ def _not_finite(
 
 
 def propagation(
-    model: PreTrainedModel, method: str | Composite = "attnlrp", *, epsilon: float = 0.0
+    model: nn.Module, method: str | Composite = "attnlrp", *, epsilon: float = 0.0
 ) -> Propagation:
     """Opens a block where autograd of your own code propagates relevance by ``method``.
 
@@ -227,7 +235,8 @@ def propagation(
 
     Take logits, and ask for gradients, inside the block: a rule at the end of a model, such as
     the rule of a soft cap on logits, acts when logits are used.  Gradients reach back to the
-    embeddings of words or patches, and to tensors of yours that require them.  Hooks may read
+    embeddings of words or patches of a Transformers model, and in any torch module to tensors of
+    yours that require them.  Hooks may read
     activations, and libraries built on autograd work, such as Captum with
     ``LayerGradientXActivation``.  The rules hold in this thread alone; the model is not changed.
     Raises ValueError (unknown rules, bad ``epsilon``, a model that is compiled or in train mode),

@@ -1,14 +1,14 @@
 """Lists the operations of a model that a rule of LRP acts on, in order."""
 
 from collections import Counter
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from itertools import groupby
 from typing import Any, cast
 
 import torch
-from torch import Tensor
-from transformers import PreTrainedModel
+from torch import Tensor, nn
+from torch.utils._pytree import tree_leaves
 
 from axioms import kinds
 from axioms.composites import Composite, Operation, UnassignedOperation
@@ -20,7 +20,9 @@ from numeric.engine.engine import Propagation
 from numeric.engine.marks import Args, Function, Key, Kwargs, is_curved, mark
 from numeric.engine.operations import ATTENTION, FUNCTION, ROLES
 from numeric.engine.protocol import Step
+from numeric.methods.named_tensors import Run, open_run
 from numeric.methods.options import composite_of
+from numeric.models.batches import Batch
 from numeric.models.checks import own_failures
 from numeric.models.inputs import prepare
 from numeric.models.places import LAYER, Places
@@ -61,22 +63,28 @@ class Plan:
 
 
 def plan(
-    model: PreTrainedModel, inputs: Mapping[str, Tensor], method: str | Composite = "attnlrp"
+    model: nn.Module,
+    inputs: Any,
+    method: str | Composite = "attnlrp",
+    *,
+    of: str | Iterable[str] | None = None,
 ) -> Plan:
     """Lists the operations and rules of ``attribute(model, inputs, method)`` at epsilon 0.
 
     Takes one forward pass and explains nothing.  Operations without a rule are listed, too.
+    ``of`` names tensors of a torch module that is no Transformers model, as in ``attribute``.
     Raises ValueError (bad inputs; rules for layers or modules that the model does not have).
     """
     _, rules, _ = composite_of(method, None)
     with outside(), torch.inference_mode(mode=False), torch.enable_grad():
-        batch, refusal = prepare(model, inputs), None
-        model = packed.unpack(model)
-        planner = _Planner(model, rules)
+        run: Batch | Run = open_run(model, inputs, of) if of else prepare(cast(Any, model), inputs)
+        opened, refusal = run.model if isinstance(run, Run) else packed.unpack(model), None
+        planner = _Planner(opened, rules)
         try:
-            off = torch.autocast(batch.device.type, enabled=False)
-            with own_failures(model, batch), off, planner.block as block:
-                for x in model(**batch.arguments()).values():
+            off = torch.autocast(run.device.type, enabled=False)
+            with own_failures(opened, run), off, planner.block as block:
+                out = run.call(opened)
+                for x in out.values() if isinstance(out, Mapping) else tree_leaves(out):
                     if isinstance(x, Tensor):
                         block.end(x)  # lets the rules act that wait for a use
         except UnassignedOperation as error:
@@ -109,7 +117,7 @@ class _Lines(Places):
 class _Planner:
     """Records the rule of every operation of one pass, and every refusal."""
 
-    def __init__(self, model: PreTrainedModel, composite: Composite) -> None:
+    def __init__(self, model: nn.Module, composite: Composite) -> None:
         self.places, self.composite = _Lines(model), composite
         self.of_place: list[tuple[Operation, PlannedOperation]] = []
         self.block = Propagation(model, composite, places=self.places)

@@ -11,9 +11,8 @@ from types import TracebackType
 from typing import Any, Self
 
 import torch
-from torch import Tensor
+from torch import Tensor, nn
 from torch.autograd.graph import saved_tensors_hooks
-from transformers import PreTrainedModel
 
 from axioms import kinds
 from axioms.composites import Composite
@@ -61,7 +60,7 @@ class Propagation(Block):
 
     def __init__(
         self,
-        model: PreTrainedModel,
+        model: nn.Module,
         composite: Composite,
         *,
         eps: float = 0.0,
@@ -70,7 +69,8 @@ class Propagation(Block):
         places: Places | None = None,
     ) -> None:
         super().__init__()
-        self.model, self.turns, self.part = model, turns, part
+        self.model: Any = model
+        self.turns, self.part = turns, part
         self.places = places or Places(model)
         self.book = Rulebook(composite, self.places, eps=eps)
         self.entries = Entries(model, typed=turns, eps=eps)

@@ -6,7 +6,6 @@ from typing import Any
 
 import torch
 from torch import Tensor, nn
-from transformers import PreTrainedModel
 
 from axioms import kinds
 from numeric.engine import rules
@@ -139,7 +138,7 @@ class Entries:
     read at the resulting sum.  ``typed``: token types are told from positions.
     """
 
-    def __init__(self, model: PreTrainedModel, *, typed: bool, eps: float = 0.0) -> None:
+    def __init__(self, model: nn.Module, *, typed: bool, eps: float = 0.0) -> None:
         self.eps = eps
         self.of = type(model).__name__
         self.pixels = getattr(model, "main_input_name", "") == PIXELS
@@ -253,11 +252,12 @@ def _put(word: Tensor, where: Any, value: Any) -> Tensor:
     return word
 
 
-def _words(model: PreTrainedModel) -> nn.Module | None:
+def _words(model: Any) -> nn.Module | None:
     try:
-        return model.get_input_embeddings()
+        found: nn.Module = model.get_input_embeddings()
     except (AttributeError, NotImplementedError):  # models without such a module
         return None
+    return found
 
 
 def _types(model: nn.Module) -> list[nn.Module]:

@@ -4,14 +4,14 @@ from numbers import Real
 from typing import Any
 
 import torch
-from transformers import PreTrainedModel
+from torch import nn
 
 from axioms.composites import Composite
 from numeric.engine.engine import Propagation
 
 
 def applied(
-    model: PreTrainedModel, composite: Composite, *, eps: float = 0.0, turns: bool = False
+    model: nn.Module, composite: Composite, *, eps: float = 0.0, turns: bool = False
 ) -> Propagation:
     """Opens a block where ``model`` runs under the propagation rules of ``composite``.
 
@@ -25,7 +25,8 @@ def applied(
     Raises ValueError (bad ``eps``); on leaving the block UnassignedOperation, with all functions
     without a rule, and ValueError if ``composite`` names a layer or module without operations.
     """
-    check_stabiliser(eps, model.dtype)
+    floats = (x.dtype for x in model.parameters() if x.is_floating_point())
+    check_stabiliser(eps, next(floats, torch.float32))
     return Propagation(model, composite, eps=eps, turns=turns)
 
 

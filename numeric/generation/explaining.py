@@ -7,16 +7,21 @@ from typing import Any
 
 import torch
 from torch import Tensor
-from transformers import GenerationMixin, PreTrainedModel, PreTrainedTokenizerBase
+from transformers import (
+    GenerationConfig,
+    GenerationMixin,
+    PreTrainedModel,
+    PreTrainedTokenizerBase,
+)
 
 from axioms.composites import Composite
 from numeric.attribution import attribute_each, run_method
 from numeric.generation.result import Generation
-from numeric.generation.words import pieces
 from numeric.models.batches import DECODER, SOUND, Batch
 from numeric.models.facts import facts_of
 from numeric.models.inputs import check_ids
 from numeric.models.texts import CHAT, check_order, ids_once, is_chat, tokenized, warn_beyond
+from numeric.results.words import pieces
 from numeric.spelling import text_fault
 from numeric.targets import Target, log_probability, logit
 from numeric.targets.readout import Found, Readout
@@ -27,20 +32,24 @@ SCALES = {"logit": logit, "log-probability": log_probability}
 def explain_generation(
     model: PreTrainedModel,
     tokenizer: PreTrainedTokenizerBase,
-    prompt: str | Sequence[int] | Tensor,
+    prompt: str | Sequence[int] | Sequence[Mapping[str, Any]] | Tensor,
     *,
     answer: str | Sequence[int] | None = None,
     max_new_tokens: int = 20,
+    generation_config: GenerationConfig | None = None,
     method: str | Composite = "attnlrp",
     scale: str = "logit",
     **options: Any,
 ) -> Generation:
     """Returns relevance for each token that a language model writes, of all tokens before it.
 
-    The model continues ``prompt``, a text or its ids, greedily by at most ``max_new_tokens``, with
-    ``model.generate``, as far as it has positions; or ``answer`` is explained, a text or ids, as if
-    the model had written it.  Special tokens at the ends of a prompt, as chat templates write them,
-    are not added again.  The text of an answer is tokenized by itself; pass ids where a token spans
+    The model continues ``prompt``, a text, its ids or the messages of a chat, greedily by at most
+    ``max_new_tokens``, with ``model.generate``, as far as it has positions, or by a
+    ``generation_config``, such as one that samples, whose number of tokens holds; or ``answer`` is
+    explained, a text or ids, as if the model had written it.  Messages become a text by the
+    tokenizer's chat template, which begins an answer, or goes on with the last message if that is
+    the assistant's.  Special tokens at the ends of a prompt, as chat templates write them, are not
+    added again.  The text of an answer is tokenized by itself; pass ids where a token spans
     the end of the prompt and the start of the answer.  Row i of the relevance is
     ``attribute(model, prompt + answer[:i], method, target=answer[i])``, but all rows share one
     forward pass, and each takes one backward pass by a ``method`` with rules; another pass over the
@@ -63,7 +72,7 @@ def explain_generation(
     source = read["input_ids"][0].tolist() if "input_ids" in read else []
     check_ids(model, read)
     if answer is None:
-        written = _write(model, read, max_new_tokens)
+        written = _write(model, read, max_new_tokens, generation_config)
         start = written[:1] if two else []
         written = written[1:] if two else written[len(source) :]
     else:
@@ -121,7 +130,7 @@ def _logit_alone(model: PreTrainedModel, batch: Batch, readout: Readout) -> Iter
 
 
 def _model_inputs(
-    model: PreTrainedModel, tokenizer: PreTrainedTokenizerBase, prompt: str | Sequence[int] | Tensor
+    model: PreTrainedModel, tokenizer: PreTrainedTokenizerBase, prompt: Any
 ) -> dict[str, Tensor]:
     """Returns the model's inputs: ids of a text, or a sound."""
     if model.main_input_name != SOUND:
@@ -136,6 +145,8 @@ def _model_inputs(
 
 def _ids(tokenizer: PreTrainedTokenizerBase, text: Any, name: str, *, special: bool) -> list[int]:
     """Returns the ids of a text with at least one token, given as a text or as ids."""
+    if special and is_chat(text):
+        text = _of_chat(tokenizer, text)
     if isinstance(text, str):
         fault = text_fault(text) if text.strip() else None
         ids = [] if fault else _read_once(tokenizer, text, special=special)
@@ -148,6 +159,14 @@ def _ids(tokenizer: PreTrainedTokenizerBase, text: Any, name: str, *, special: b
             + f"; a chat becomes a text by {CHAT}" * is_chat(text)
         )
     return ids
+
+
+def _of_chat(tokenizer: PreTrainedTokenizerBase, messages: Any) -> str:
+    """Writes messages as one text, up to the beginning of the model's answer."""
+    messages = [messages] if isinstance(messages, Mapping) else list(messages)
+    answers = messages[-1].get("role") == "assistant"
+    how: dict[str, Any] = {"continue_final_message" if answers else "add_generation_prompt": True}
+    return str(tokenizer.apply_chat_template(messages, tokenize=False, **how))
 
 
 def _read_once(tokenizer: PreTrainedTokenizerBase, text: str, *, special: bool) -> list[int]:
@@ -170,8 +189,12 @@ def _list_ids(ids: Any) -> list[Any]:
 
 
 @torch.no_grad()
-def _write(model: PreTrainedModel, read: dict[str, Tensor], count: int) -> list[int]:
-    """Writes greedily, token by token; returns the first tokens and the written ones."""
+def _write(
+    model: PreTrainedModel, read: dict[str, Tensor], count: int, config: GenerationConfig | None
+) -> list[int]:
+    """Writes greedily, or as ``config`` says; returns the first tokens and the written ones."""
+    if config is not None and config.max_new_tokens is not None:
+        count = config.max_new_tokens
     if type(count) is not int or count < 1:
         raise ValueError(f"max_new_tokens={count!r}: pass a whole number of tokens, at least 1")
     read = {key: x.to(model.device) for key, x in read.items()}
@@ -181,8 +204,11 @@ def _write(model: PreTrainedModel, read: dict[str, Tensor], count: int) -> list[
         read["attention_mask"] = torch.ones_like(read["input_ids"])
     # Not by a class's own code, such as Whisper's, which adds tokens that it did not choose.
     by: Any = GenerationMixin if SOUND in read else type(model)
-    greedy = {"do_sample": False, "num_beams": 1, "max_new_tokens": count}
-    written: list[int] = by.generate(model, **read, **greedy)[0].tolist()
+    how: dict[str, Any] = {"do_sample": False, "num_beams": 1, "max_new_tokens": count}
+    if config is not None:
+        how = {"generation_config": config, "max_new_tokens": count}
+    found = by.generate(model, **read, **how)
+    written: list[int] = getattr(found, "sequences", found)[0].tolist()
     return written
 
 

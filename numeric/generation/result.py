@@ -14,10 +14,10 @@ from rich.console import RenderableType
 from rich.text import Text
 from torch import Tensor
 
-from numeric.generation.words import UNITS, units
 from numeric.results import pictures, render, stored
 from numeric.results.layer_maps import tables
 from numeric.results.render import Cell, LayerMap
+from numeric.results.words import UNITS, units
 from numeric.spelling import printable
 
 TENSORS = ("relevance", "logit", "residual")

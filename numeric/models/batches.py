@@ -40,6 +40,9 @@ class Batch:
             key: x for key, x in vars(self).items() if isinstance(x, Tensor) and key not in unmasked
         }
 
+    def call(self, model: nn.Module) -> Any:
+        return model(**self.arguments())
+
     @property
     def device(self) -> torch.device:
         return self.attention_mask.device

@@ -2,7 +2,7 @@
 
 from collections.abc import Iterator
 from contextlib import contextmanager
-from typing import Any
+from typing import Any, Protocol
 
 import torch
 from torch import nn
@@ -13,10 +13,15 @@ from transformers.masking_utils import ALL_MASK_ATTENTION_FUNCTIONS
 from axioms.composites import UnassignedOperation
 from numeric.engine.blocks import outside
 from numeric.models import patches
-from numeric.models.batches import Batch
 from numeric.models.facts import ModelFacts, config_problems
 
 Modules = list[tuple[str, nn.Module]]  # each with its path
+
+
+class Call(Protocol):
+    """Inputs that know how a model is called with them."""
+
+    def call(self, model: nn.Module) -> Any: ...
 
 
 def check_model(model: nn.Module) -> Modules:
@@ -33,7 +38,8 @@ def check_model(model: nn.Module) -> Modules:
 
 def check_code(model: nn.Module) -> None:
     """Raises ValueError unless the code of ``model`` can be seen and is one at every run."""
-    check_is_model(model)
+    if not isinstance(model, nn.Module):
+        raise ValueError(_no_model(model))
     if problems := list(_code_problems(modules_of(model))):
         raise ValueError("\n".join(problems))
 
@@ -78,7 +84,11 @@ def _no_model(model: Any) -> str:
     said = f"model is a {type(model).__name__}; pass "
     inside = next((p for p, m in modules_of(model) if isinstance(m, PreTrainedModel)), None)
     if inside is None:
-        return said + "a Transformers model"
+        own = isinstance(model, nn.Module)
+        named = (
+            ", or call attribute(module, inputs, of=NAME, read=FUNCTION), which takes any module"
+        )
+        return said + "a Transformers model" + named * own
     if getattr(getattr(model, "active_peft_config", None), "is_prompt_learning", False):
         return said + "a model without prompts of PEFT: its base model is another function"
     if hasattr(model, "get_base_model"):  # a model of PEFT
@@ -118,7 +128,7 @@ def _code_problems(modules: Modules) -> Iterator[str]:
 
 
 @contextmanager
-def own_failures(model: PreTrainedModel, batch: Batch) -> Iterator[None]:
+def own_failures(model: nn.Module, inputs: Call) -> Iterator[None]:
     """Raises ValueError for an error that the model also raises without rules."""
     try:
         yield
@@ -127,7 +137,7 @@ def own_failures(model: PreTrainedModel, batch: Batch) -> Iterator[None]:
     except Exception as error:
         try:
             with outside(), torch.no_grad():
-                model(**batch.arguments())
+                inputs.call(model)
         except Exception as own:  # the code of a model raises any type
             raise ValueError(
                 f"{type(model).__name__} itself fails on this input ({type(own).__name__}: {own}); "

@@ -1,19 +1,22 @@
 """The result of a method: relevance of every token, and its forms."""
 
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from itertools import islice
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+import torch
 from jinja2 import Environment
 from rich.console import RenderableType
 from rich.constrain import Constrain
 from torch import Tensor
+from transformers import PreTrainedTokenizerBase
 
 from axioms.extras import need
 from numeric.results import pictures, render, stored
 from numeric.results.render import LayerMap
+from numeric.results.words import pieces, units
 from numeric.spelling import printable
 
 if TYPE_CHECKING:
@@ -89,6 +92,37 @@ class Attribution:
 
         found = [(n, *line) for n in range(len(self.relevance)) for line in self.lines(n)]
         return pd.DataFrame(found, columns=["sample", "position", "token", "relevance"])
+
+    def by(self, unit: str, tokenizer: PreTrainedTokenizerBase) -> "Attribution":
+        """Sums relevance of tokens to words or sentences (``unit`` "word" or "sentence").
+
+        Details and ``inside`` are by token, and left out.  Raises ValueError for another unit, and
+        for a result that does not know its tokens.
+        """
+        if self.tokens is None:
+            raise ValueError("tokens are not known: pass tokenizer=tokenizer to attribute()")
+        rows, names = [], []
+        for row in self.tokens:
+            ids: Any = tokenizer.convert_tokens_to_ids([x for x in row if x is not None])
+            texts = pieces(tokenizer, ids)
+            found = units(texts, unit)
+            words = [
+                "".join(x for x, n in zip(texts, found, strict=True) if n == k).strip()
+                for k in range(max(found) + 1)
+            ]
+            left = iter(found)
+            rows.append([len(words) if x is None else next(left) for x in row])
+            names.append(words)
+        width = max(map(len, names))
+        numbers = torch.tensor(rows, device=self.relevance.device).clamp(max=width)
+        sums = self.relevance.new_zeros(len(rows), width + 1)  # the last is padding's
+        return replace(
+            self,
+            relevance=sums.scatter_add(1, numbers, self.relevance)[:, :width],
+            tokens=tuple((*x, *[None] * (width - len(x))) for x in names),
+            details={},
+            inside={},
+        )
 
     def save(self, path: str | Path) -> None:
         """Writes one file of safetensors, whose header holds the rest as JSON; no pickle.

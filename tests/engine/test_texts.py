@@ -139,8 +139,8 @@ NO_PROMPT = {
 @pytest.mark.parametrize("name", NO_PROMPT)
 def test_what_is_no_prompt_is_refused(writer, name, place):
     given = {"prompt": PROMPT} | {place: NO_PROMPT[name]}
-    if given.get("answer", "") is None:
-        return  # the default
+    if given.get("answer", "") is None or (name, place) == ("chat", "prompt"):
+        return  # the default, and a prompt
     says = rf"(?s){place}=.*: pass one {place}, as a text or as its ids"
     says += "; a chat becomes a text by tokenizer.apply_chat_template" * (name == "chat")
     with pytest.raises(ValueError, match=says):

@@ -4,12 +4,12 @@ import re
 
 import pytest
 import torch
-from transformers import WhisperForConditionalGeneration
+from transformers import GenerationConfig, WhisperForConditionalGeneration
 
 from axioms.composites import CP_LRP
 from benchmarks.sources import models
 from numeric import attribute, audit, explain_generation
-from numeric.generation.words import pieces, units
+from numeric.results.words import pieces, units
 from numeric.targets import log_probability, logit, span
 from tests.census.measure import without_shifts
 from tests.support import cases, writers
@@ -152,6 +152,41 @@ def test_what_a_trained_model_writes_is_written_because_of_its_causes():
     most = why.relevance[0].topk(2).indices.tolist()
     assert sorted(most) == [3, 4]  # the causes by definition: "anna" and "apple", which follows it
     assert [x.strip() for x in why.tokens[3:5]] == ["anna", "apple"]
+
+
+TEMPLATE = "<s>{% for m in messages %}{{ m['content'] }} {% endfor %}"
+GENERATES = "{% if add_generation_prompt %}film{% endif %}"
+
+
+def test_a_chat_is_its_template_with_the_tokens_that_begin_it_once(tokenizer, monkeypatch):
+    monkeypatch.setattr(tokenizer, "chat_template", TEMPLATE + GENERATES, raising=False)
+    model, chat = model_of("llama"), [{"role": "user", "content": PROMPT}]
+    text = tokenizer.apply_chat_template(chat, add_generation_prompt=True, tokenize=False)
+    assert text.endswith("film")
+    found = explain_generation(model, tokenizer, chat, answer=ANSWER)
+    want = explain_generation(model, tokenizer, text, answer=ANSWER)
+    assert found.tokens == want.tokens
+    close(found.relevance, want.relevance)
+    goes_on = [*chat, {"role": "assistant", "content": "good"}]
+    begun = explain_generation(model, tokenizer, goes_on, answer=ANSWER)
+    assert "film" not in "".join(begun.tokens[: begun.first])
+    with monkeypatch.context() as without:
+        without.setattr(tokenizer, "chat_template", None)
+        with pytest.raises(ValueError, match="chat_template"):
+            explain_generation(model, tokenizer, chat)
+
+
+def test_a_sampled_text_is_explained_as_it_was_written(tokenizer):
+    model = model_of("llama")
+    sampled = GenerationConfig(do_sample=True, top_k=5, max_new_tokens=6)
+    torch.manual_seed(0)
+    found = explain_generation(model, tokenizer, PROMPT, generation_config=sampled)
+    assert len(found.logit) == 6
+    torch.manual_seed(0)
+    ids = tokenizer(PROMPT, return_tensors="pt")["input_ids"]
+    written = model.generate(ids, generation_config=sampled)[0, ids.shape[1] :].tolist()
+    want = explain_generation(model, tokenizer, PROMPT, answer=written)
+    close(found.relevance, want.relevance)
 
 
 def test_log_probabilities_and_other_methods_are_explained_too(tokenizer):

@@ -1,0 +1,193 @@
+"""Relevance of named tensors of any torch module: of inputs, or of outputs of modules in it."""
+
+from collections.abc import Callable, Iterable, Iterator, Mapping
+from dataclasses import dataclass, field
+from functools import partial
+from inspect import BoundArguments, signature
+from typing import Any
+
+import torch
+from torch import Tensor, nn
+
+from axioms.composites import Composite
+from numeric.engine import packed, scope
+from numeric.engine.blocks import outside
+from numeric.engine.engine import Propagation
+from numeric.engine.rules import wide
+from numeric.methods.options import composite_of
+from numeric.models.checks import check_code, own_failures
+from numeric.models.patches import change_output, twin
+from numeric.results.result import Attribution
+from numeric.spelling import did_you_mean
+
+OUTPUT = "output of "
+"""Stands before the path of a module whose name an argument has, too."""
+RETURNS = "a float tensor (batch,), such as read=lambda output: output[:, 0]"
+
+
+@dataclass(eq=False)
+class Run:
+    """A call of a module with named tensors as leaves of the graph.
+
+    model: runs in place of the module: a twin with hooks
+    given: the arguments of ``forward``
+    leaves: tensors by name, in the order they were asked for; filled while the model runs
+    often: names of modules that were called more than once
+    """
+
+    model: nn.Module
+    given: BoundArguments
+    leaves: dict[str, Tensor | None]
+    often: list[str] = field(default_factory=list)
+
+    def call(self, model: nn.Module) -> Any:
+        return model(*self.given.args, **self.given.kwargs)
+
+    @property
+    def device(self) -> torch.device:
+        return next((x.device for x in self.model.parameters()), torch.device("cpu"))
+
+    def begin(self, name: str, x: Any) -> Tensor:
+        """Makes ``x`` a leaf, and returns a copy, which the model may write to."""
+        if not isinstance(x, Tensor) or not x.is_floating_point() or not x.ndim:
+            kind = f"tensor of {x.dtype}" if isinstance(x, Tensor) else type(x).__name__
+            raise ValueError(f"of={name!r} is a {kind}; name floats, (batch, ...)")
+        if self.leaves[name] is not None:
+            self.often.append(name)
+        leaf = x.detach().clone().requires_grad_()
+        self.leaves[name] = leaf
+        return leaf.clone()
+
+
+def open_run(module: nn.Module, inputs: Any, of: str | Iterable[str]) -> Run:
+    """Prepares a call of ``module`` with the tensors named ``of`` as leaves.
+
+    Raises ValueError that lists all names of neither an argument nor a module, and for inputs
+    that ``forward`` does not take.
+    """
+    check_code(module)
+    model = twin(packed.unpack(module))
+    named, rest = (inputs, ()) if isinstance(inputs, Mapping) else ({}, inputs)
+    rest = (rest,) if isinstance(rest, Tensor) else rest
+    try:
+        given = signature(module.forward).bind(*rest, **named)
+    except TypeError as error:
+        raise ValueError(
+            f"{type(module).__name__}.forward does not take inputs: {error}"
+        ) from error
+    names = [of] if isinstance(of, str) else list(of)
+    paths = {path for path, _ in module.named_modules() if path}
+    known = {*given.arguments, *paths}
+    unknown = [name for name in names if name.removeprefix(OUTPUT) not in known]
+    if unknown or not names:
+        raise ValueError(
+            f"of={of!r}: pass names of arguments ({', '.join(given.arguments)}) or of modules in "
+            "module.named_modules(), at least one"
+            f"{did_you_mean(unknown, known)}"
+        )
+    if both := [name for name in names if name in paths & {*given.arguments}]:
+        raise ValueError(
+            f"of={both}: an argument and a module have this name; pass {OUTPUT + both[0]!r} for "
+            "the output of the module, or rename the argument in a function around the module"
+        )
+    run = Run(model, given, dict.fromkeys(names))
+    for name in run.leaves:
+        if name in given.arguments:
+            given.arguments[name] = run.begin(name, given.arguments[name])
+        else:
+            path = name.removeprefix(OUTPUT)
+            change_output(model.get_submodule(path), partial(run.begin, name))
+    return run
+
+
+def of_tensors(
+    module: nn.Module,
+    inputs: Any,
+    method: str | Composite = "cp-lrp",
+    *,
+    of: str | Iterable[str],
+    read: Callable[[Any], Tensor],
+    axes: int | tuple[int, ...] = (),
+    epsilon: float = 0.0,
+) -> Attribution:
+    """Returns relevance of the tensors named ``of`` for a number of any torch module, by rules.
+
+    ``inputs`` are the arguments of ``forward``: a mapping, a tuple, or one tensor.  A name in
+    ``of`` is an argument, or the path of a module whose output is meant, such as an embedding.
+    ``read`` gets the output of the module, and returns the explained number of each example,
+    (batch,).  ``inside`` holds relevance by name, in the shape of the tensor; ``relevance``,
+    (batch, position), has all of them side by side, summed over ``axes`` of channels, such as
+    -1 for embeddings and 1 for images.  ``residual`` is the number less this sum.
+    Padding is not known here: read no padded rows, and hide padding as the module does.
+    Raises ValueError (bad inputs or names; a method without rules; numbers that depend on other
+    examples, or not on the tensors) and UnassignedOperation (all functions without a rule).
+    """
+    name, composite, _ = composite_of(method, None)
+    scope.check_stabiliser(epsilon, torch.float32)
+    with outside(), torch.inference_mode(mode=False), torch.enable_grad():
+        run = open_run(module, inputs, of)
+        rules = Propagation(run.model, composite, eps=epsilon)
+        off = torch.autocast(run.device.type, enabled=False)
+        with own_failures(module, run), off, rules:
+            found = rules.end(read(run.call(run.model)))
+        leaves = _checked(run, found)
+        parts = dict(zip(leaves, _relevance(found, leaves), strict=True))
+    flat = [r.sum(dim=axes) if axes != () else r for r in parts.values()]
+    relevance = torch.cat([r.reshape(len(r), -1) for r in flat], dim=1)
+    number = wide(found.detach())
+    return Attribution(
+        relevance=relevance,
+        target=torch.zeros(len(number), dtype=torch.int64),
+        logit=number,
+        residual=number - relevance.sum(dim=1),
+        method=name,
+        options={"of": list(leaves), "axes": axes, "epsilon": epsilon},
+        details={},
+        inside=parts,
+        model=type(module).__name__,
+    )
+
+
+def _checked(run: Run, found: Any) -> dict[str, Tensor]:
+    """Returns the leaves; ValueError unless ``found`` is a number of each example."""
+    missing = [name for name, x in run.leaves.items() if x is None]
+    said = [f"of={missing}: these modules are not called"] if missing else []
+    if run.often:
+        said.append(f"of={run.often}: these modules are called more than once; name one call's")
+    sizes = {name: len(x) for name, x in run.leaves.items() if x is not None}
+    if not isinstance(found, Tensor) or not found.is_floating_point() or found.ndim != 1:
+        shape = tuple(found.shape) if isinstance(found, Tensor) else type(found).__name__
+        said.append(f"read returns {shape}; return {RETURNS}")
+    elif {*sizes.values()} - {len(found)}:
+        said.append(f"read returns {len(found)} numbers for examples {sizes}; return {RETURNS}")
+    if said:
+        raise ValueError("\n".join(said))
+    return {name: x for name, x in run.leaves.items() if x is not None}
+
+
+def _relevance(found: Tensor, leaves: Mapping[str, Tensor]) -> Iterator[Tensor]:
+    """Yields relevance of every leaf, from one backward pass, or two if there are examples.
+
+    The second pass weighs every second example by 2, which doubles exactly its own gradients.
+    """
+    if not found.requires_grad:
+        raise ValueError(f"read returns a number that depends on none of {', '.join(leaves)}")
+    twice = 1 + torch.arange(len(found), device=found.device) % 2
+    weights = [torch.ones_like(twice), twice] if len(found) > 1 else [torch.ones_like(twice)]
+    passes = [
+        torch.autograd.grad(
+            (found * weight).sum(), [*leaves.values()], allow_unused=True, retain_graph=True
+        )
+        for weight in weights
+    ]
+    for name, x, once, *again in zip(leaves, leaves.values(), *passes, strict=True):
+        if once is None:
+            raise ValueError(f"read returns a number that does not depend on {name}")
+        shape = len(x), *[1] * (x.ndim - 1)
+        for other in again:
+            beside = 1e-6 * once.abs().max().item()
+            if not torch.allclose(other, once * twice.view(shape), rtol=1e-3, atol=beside):
+                raise ValueError(
+                    f"numbers of some examples depend on {name} of others; pass one at a time"
+                )
+        yield wide(x.detach()) * once

@@ -1,0 +1,50 @@
+"""Relevance of tokens is added up to words and sentences."""
+
+from dataclasses import replace
+
+import pytest
+import torch
+
+from benchmarks.sources import models
+from numeric import explain
+
+TEXTS = ["unbelievably slow, but heartwarming! we didn't mind.", "a fine film"]
+
+
+@pytest.fixture(scope="module")
+def tokenizer():
+    return models.load("embedded").tokenizer
+
+
+@pytest.fixture(scope="module")
+def found(tokenizer):
+    return explain(models.load("embedded").model, tokenizer, TEXTS)
+
+
+@pytest.mark.parametrize("unit", ["word", "sentence"])
+def test_the_relevance_of_a_unit_is_the_sum_of_its_tokens(found, tokenizer, unit):
+    whole = found.by(unit, tokenizer)
+    for n in range(len(TEXTS)):
+        tokens = iter(found.lines(n))
+        for _, name, value in whole.lines(n):
+            parts, summed = "", 0.0
+            while parts != name.replace(" ", ""):
+                _, token, r = next(tokens)
+                parts, summed = parts + token.removeprefix("##"), summed + r
+            assert value == pytest.approx(summed, abs=1e-6)
+        assert list(tokens) == []
+    assert torch.equal(whole.residual, found.residual)
+    assert len(whole.html()) > 1000
+
+
+def test_words_are_those_of_a_reader(found, tokenizer):
+    words = [name for _, name, _ in found.by("word", tokenizer).lines(0)]
+    assert {"unbelievably", "heartwarming", "slow", ",", "!"} <= set(words)
+    assert words[0] == "[CLS]"
+
+
+def test_what_has_no_words_is_refused(found, tokenizer):
+    with pytest.raises(ValueError, match="by='letter': pass one of word, sentence"):
+        found.by("letter", tokenizer)
+    with pytest.raises(ValueError, match="tokens are not known: pass tokenizer=tokenizer"):
+        replace(found, tokens=None).by("word", tokenizer)

@@ -1,0 +1,171 @@
+"""Any torch module is explained at the tensors that its user names."""
+
+import re
+
+import pytest
+import torch
+from torch import nn
+from torch.utils._pytree import tree_map
+
+from axioms.composites import CP_LRP, UnassignedOperation
+from numeric import attribute, plan, propagation
+from tests.support.own_modules import IDS, MODULES, Cnn, Encoder, Gpt, Two, make, read
+
+
+def in_float64(inputs):
+    return tree_map(lambda x: x.double() if x.is_floating_point() else x, inputs)
+
+
+def run(module, inputs):
+    return module(**inputs) if isinstance(inputs, dict) else module(inputs)
+
+
+@pytest.fixture(params=MODULES)
+def case(request):
+    cls, inputs, of = MODULES[request.param]
+    return make(cls).double(), in_float64(inputs), of
+
+
+def test_cp_lrp_conserves_in_a_module_without_constants(case):
+    module, inputs, of = case
+    found = attribute(module, inputs, "cp-lrp", of=of, read=read)
+    torch.testing.assert_close(found.logit, read(run(module, inputs)))
+    assert [*found.inside] == of
+    assert found.relevance.abs().amax() > 1e-3
+    torch.testing.assert_close(found.residual, torch.zeros(2).double(), atol=1e-9, rtol=0)
+
+
+def test_gradient_x_input_is_autograds(case):
+    module, inputs, of = case
+    found = attribute(module, inputs, "gradient-x-input", of=of[-1], read=read)
+    seen = []
+
+    def look(_module, _inputs, output):
+        seen.append(output.detach().requires_grad_())
+        return seen[0].clone()
+
+    hook = dict(module.named_modules()).get(of[-1])
+    if hook is None:
+        seen.append((inputs["numbers"] if isinstance(inputs, dict) else inputs).clone())
+        seen[0].requires_grad_()
+        inputs = inputs | {"numbers": seen[0]} if isinstance(inputs, dict) else seen[0]
+    handle = hook and hook.register_forward_hook(look)
+    (gradient,) = torch.autograd.grad(read(run(module, inputs)).sum(), seen)
+    if handle:
+        handle.remove()
+    torch.testing.assert_close(found.inside[of[-1]], seen[0].detach() * gradient)
+
+
+def test_an_example_alone_has_its_relevance_in_the_batch(case):
+    module, inputs, of = case
+    whole = attribute(module, inputs, "attnlrp", of=of, read=read)
+    first = attribute(module, tree_map(lambda x: x[:1], inputs), "attnlrp", of=of, read=read)
+    torch.testing.assert_close(whole.relevance[:1], first.relevance)
+
+
+def test_the_module_is_left_as_it_was(case):
+    module, inputs, of = case
+    before = {k: v.clone() for k, v in module.state_dict().items()}
+    hooks = [len(m._forward_hooks) for m in module.modules()]
+    attribute(module, inputs, "attnlrp", of=of, read=read)
+    assert all(torch.equal(v, before[k]) for k, v in module.state_dict().items())
+    assert [len(m._forward_hooks) for m in module.modules()] == hooks
+    assert all(p.requires_grad for p in module.parameters())
+
+
+def test_a_plan_lists_all_operations_with_their_rules(case):
+    module, inputs, of = case
+    found = plan(module, inputs, "cp-lrp", of=of)
+    assert found.refusal is None
+    assert len(found.operations) > 3
+    assert all(op.rule for op in found.operations)
+
+
+def test_axes_of_channels_are_summed():
+    module = make(Cnn)
+    images = MODULES["CNN"][1]
+    found = attribute(module, images, "cp-lrp", of="input", read=read, axes=1)
+    torch.testing.assert_close(found.relevance, found.inside["input"].sum(dim=1).flatten(1))
+
+
+def test_the_output_of_a_module_with_an_arguments_name_is_explained():
+    found = attribute(make(Named), X, "cp-lrp", of="output of map", read=read)
+    assert found.inside["output of map"][:, [0, 2]].eq(0).all()  # another output is read
+
+
+def test_a_block_of_rules_takes_any_module():
+    module, points = make(MODULES["sets"][0]), MODULES["sets"][1].clone().requires_grad_()
+    with propagation(module, "cp-lrp"):
+        (gradient,) = torch.autograd.grad(read(module(points)).sum(), points)
+    found = attribute(module, points.detach(), "cp-lrp", of="points", read=read)
+    torch.testing.assert_close(points.detach() * gradient, found.inside["points"])
+
+
+class Twice(nn.Module):
+    """Calls one module twice, and another never."""
+
+    def __init__(self):
+        super().__init__()
+        self.map, self.idle = nn.Linear(3, 3), nn.Linear(3, 3)
+
+    def forward(self, x):
+        return self.map(torch.relu(self.map(x)))
+
+
+class Named(nn.Module):
+    """Has a module and an argument of one name."""
+
+    def __init__(self):
+        super().__init__()
+        self.map = nn.Linear(3, 3)
+
+    def forward(self, map):
+        return self.map(map)
+
+
+X = torch.ones(2, 3)
+MIXED = lambda y: (y * y.flip(0))[:, 0]
+WRONG = {
+    "no such name": (Encoder, IDS, {"of": "embd"}, "did you mean 'embed'?"),
+    "nothing": (Encoder, IDS, {"of": []}, "of=[]: pass names of arguments (ids)"),
+    "ids": (Encoder, IDS, {"of": "ids"}, "of='ids' is a tensor of torch.int64; name floats"),
+    "the whole": (Twice, X, {"of": ""}, "of='': pass names of arguments (x) or of modules"),
+    "two of one name": (Named, X, {"of": "map"}, "pass 'output of map' for the output of the"),
+    "called twice": (Twice, X, {"of": "map"}, "of=['map']: these modules are called more than"),
+    "never called": (Twice, X, {"of": "idle"}, "of=['idle']: these modules are not called"),
+    "all classes": (Twice, X, {"of": "x", "read": lambda y: y}, "read returns (2, 3); return"),
+    "one number": (Twice, X, {"of": "x", "read": lambda y: y.sum()}, "read returns (); return"),
+    "a list": (Twice, X, {"of": "x", "read": lambda _: [1.0]}, "read returns list; return"),
+    "one example": (Twice, X, {"of": "x", "read": lambda y: y[:1, 0]}, "read returns 1 numbers"),
+    "detached": (Twice, X, {"of": "x", "read": lambda y: y.detach()[:, 0]}, "depends on none of x"),
+    "mixed": (Twice, X + IDS[:, :3], {"of": "x", "read": MIXED}, "examples depend on x of others"),
+    "missing arguments": (Two, IDS, {"of": "words"}, "Two.forward does not take inputs"),
+    "another method": (Twice, X, {"of": "x", "method": "loo"}, "method 'loo' has no rules"),
+    "a target": (Twice, X, {"of": "x", "target": 1}, "target and tokenizer would be ignored"),
+    "in train mode": (Twice, X, {"of": "x", "train": True}, "train mode: 3 modules"),
+    "a fault of its own": (Encoder, IDS + 99, {"of": "embed"}, "Encoder itself fails on this"),
+    "a bad stabiliser": (Twice, X, {"of": "x", "epsilon": -1.0}, "eps=-1.0 (float): the stab"),
+}  # fmt: skip
+
+
+@pytest.mark.parametrize("name", WRONG)
+def test_what_cannot_be_explained_is_refused_with_the_next_step(name):
+    cls, inputs, options, message = WRONG[name]
+    options = dict(options)
+    module = make(cls).train(options.pop("train", False))
+    with pytest.raises(ValueError, match=re.escape(message)):
+        attribute(module, inputs, **({"method": "cp-lrp", "read": read} | options))
+
+
+def test_a_function_without_a_rule_is_named_with_its_place():
+    class Sorted(nn.Module):
+        def forward(self, x):
+            return torch.linalg.svdvals(x[:, None] * x[:, :, None])
+
+    with pytest.raises(UnassignedOperation, match="svd"):
+        attribute(Sorted().eval(), X, CP_LRP, of="x", read=lambda y: y[:, 0])
+
+
+def test_a_transformers_model_without_its_own_call_is_told_of_both():
+    with pytest.raises(ValueError, match="or call attribute\\(module, inputs, of=NAME, read="):
+        attribute(make(Gpt), {"input_ids": IDS})
