@@ -52,9 +52,9 @@ def explain_generation(
     added again.  The text of an answer is tokenized by itself; pass ids where a token spans
     the end of the prompt and the start of the answer.  Row i of the relevance is
     ``attribute(model, prompt + answer[:i], method, target=answer[i])``, but all rows share one
-    forward pass, and each takes one backward pass by a ``method`` with rules; another pass over the
-    prompt checks that the model does not see later tokens.  Other methods and
-    ``options`` are as in ``attribute``.  ``scale`` is "logit" or "log-probability".
+    forward pass, and each takes one backward pass by a ``method`` with rules; one more pass finds
+    probabilities, and one over the prompt checks that the model does not see later tokens.  Other
+    methods and ``options`` are as in ``attribute``.  ``scale`` is "logit" or "log-probability".
     An encoder with a decoder reads ``prompt`` in the encoder, and its rows hold the relevance of
     both texts.  Where it reads a sound, as Whisper does, ``prompt`` is its ``input_features``,
     (1, band, frame), and relevance of the sound is in the residual.
@@ -86,6 +86,8 @@ def explain_generation(
     inputs = read | {DECODER: text} if two else {"input_ids": text}
     targets = [SCALES[scale](x, at=len(before) - 1 + n) for n, x in enumerate(written)]
     found = attribute_each(model, inputs, method, targets=targets, **options)
+    scores = [log_probability(x, at=len(before) - 1 + n) for n, x in enumerate(written)]
+    likely = run_method(model, inputs, scores, "the logits alone", _logits_alone, {})
     inputs |= {DECODER if two else "input_ids": text[:, : len(before)]}
     _check_first(model, inputs, targets[0], found[0].logit)
     relevance = torch.stack([each.relevance[0] for each in found])
@@ -101,6 +103,7 @@ def explain_generation(
         model=type(model).__name__,
         method=found[0].method,
         scale=scale,
+        probability=torch.stack([each.logit[0] for each in likely]).exp().cpu(),
     )
 
 
@@ -108,7 +111,7 @@ def _check_first(
     model: PreTrainedModel, inputs: Mapping[str, Tensor], target: Target, whole: Tensor
 ) -> None:
     """Raises ValueError unless the first written token's logit is the same without later tokens."""
-    (alone,) = run_method(model, inputs, [target], "the logit alone", _logit_alone, {})
+    (alone,) = run_method(model, inputs, [target], "the logit alone", _logits_alone, {})
     few_bits = getattr(model, "is_quantized", False)  # rounding may depend on all tokens
     unit = torch.finfo(torch.bfloat16 if few_bits else model.dtype).eps
     unit = max(unit, torch.finfo(torch.float32).eps)
@@ -120,13 +123,13 @@ def _check_first(
         )
 
 
-def _logit_alone(model: PreTrainedModel, batch: Batch, readout: Readout) -> Iterator[Found]:
-    """Finds the logit and no relevance, as a method."""
+def _logits_alone(model: PreTrainedModel, batch: Batch, readout: Readout) -> Iterator[Found]:
+    """Finds the logits and no relevance, as a method."""
     with torch.no_grad():
         rows = readout.run(model, batch.arguments())
-    (chosen,) = readout.choose(rows).targets
     nothing = torch.zeros_like(batch.present, dtype=rows.logits.dtype)
-    yield Found(nothing, chosen.target, chosen.of(rows), {"size": chosen.size(rows)})
+    for chosen in readout.choose(rows).targets:
+        yield Found(nothing, chosen.target, chosen.of(rows), {"size": chosen.size(rows)})
 
 
 def _model_inputs(

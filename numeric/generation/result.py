@@ -20,7 +20,7 @@ from numeric.results.render import Cell, LayerMap
 from numeric.results.words import UNITS, units
 from numeric.spelling import printable
 
-TENSORS = ("relevance", "logit", "residual")
+TENSORS = ("relevance", "logit", "residual", "probability")
 SHOWN = 60  # characters of the written text, in a line
 LEGEND = "Red speaks for what was written; blue, underlined, against it."
 PICTURE = (
@@ -51,6 +51,7 @@ class Generation:
     residual: (written,) logit minus the sum of relevance: absorbed or lost relevance
     tokens: the text of every token, the written ones last
     source: how many of them an encoder read; 0 for a model without one
+    probability: (written,) of each written token after the text before it; None in older files
     """
 
     relevance: Tensor
@@ -61,6 +62,7 @@ class Generation:
     model: str
     method: str
     scale: str = "logit"
+    probability: Tensor | None = None
 
     def __repr__(self) -> str:
         text = shorten("".join(self.written).strip(), SHOWN)
@@ -84,7 +86,7 @@ class Generation:
         word has relevance of its own first tokens for its last.
         Raises ValueError for another unit.
         """
-        starts = (self.source, self.source + 1) if self.source else ()
+        starts, p = (self.source, self.source + 1) if self.source else (), self.probability
         numbers = torch.tensor(units(self.tokens, unit, (*starts, self.first)))
         rows = numbers[self.first :] - numbers[self.first]
         texts = [""] * (int(numbers[-1]) + 1)
@@ -97,12 +99,14 @@ class Generation:
             residual=_add_up(self.residual, rows),
             tokens=tuple(texts),
             source=len(set(numbers[: self.source].tolist())),
+            probability=None if p is None else _add_up(p.log(), rows).exp(),
         )
 
     def save(self, path: str | Path) -> None:
         """Writes one file of safetensors, whose header holds the rest as JSON."""
+        tensors = {name: x for name in TENSORS if (x := getattr(self, name)) is not None}
         facts = {name: x for name, x in vars(self).items() if name not in TENSORS}
-        stored.write(path, "generation", {name: getattr(self, name) for name in TENSORS}, facts)
+        stored.write(path, "generation", tensors, facts)
 
     @classmethod
     def load(cls, path: str | Path) -> "Generation":
@@ -112,7 +116,8 @@ class Generation:
     @classmethod
     def _of(cls, tensors: dict[str, Tensor], facts: Facts) -> "Generation":
         written = tuple(tensors["logit"].shape) if "logit" in tensors else ()
-        shapes = {"logit": written, "residual": written}
+        known = TENSORS if "probability" in tensors else TENSORS[:-1]  # not in older files
+        shapes = dict.fromkeys(known[1:], written)
         stored.check(tensors, {"relevance": (*written, len(facts.tokens)), **shapes})
         most = len(facts.tokens) - len(tensors["logit"])
         if len(written) != 1 or not 0 <= facts.source <= most:
@@ -129,6 +134,9 @@ class Generation:
         """Yields a heat map for rich, in as many tables of at most ``width`` letters as needed."""
         yield Text(title(self), style="bold")
         yield from tables(heat_map(self), width)
+        if self.probability is not None:
+            each = zip(self.written, self.probability.tolist(), strict=True)
+            yield Text("Probability: " + ", ".join(f"{shown(x)} {p:.3g}" for x, p in each))
         yield Text(f"{SCALES} {render.LEGEND.replace('the class', 'it')}", style="dim")
 
     def html(self, unit: str = "token") -> str:
@@ -218,6 +226,7 @@ def _facts(found: Generation) -> dict[str, Any]:
         "relevance": [rounded(row) for row in found.relevance],
         "logit": rounded(found.logit),
         "residual": rounded(found.residual),
+        "probability": None if found.probability is None else rounded(found.probability),
     }
 
 

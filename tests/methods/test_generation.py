@@ -9,6 +9,7 @@ from transformers import GenerationConfig, WhisperForConditionalGeneration
 from axioms.composites import CP_LRP
 from benchmarks.sources import models
 from numeric import attribute, audit, explain_generation
+from numeric.generation.result import Generation
 from numeric.results.words import pieces, units
 from numeric.targets import log_probability, logit, span
 from tests.census.measure import without_shifts
@@ -128,7 +129,7 @@ def test_all_rows_take_one_forward_pass_and_one_way_back_each(tokenizer, monkeyp
     with watch(model.lm_head, lambda out: events.append(out.shape[1])):
         found = explain_generation(model, tokenizer, PROMPT, answer=ANSWER)
     count = len(found.written)
-    alone = [1]  # the first token again, alone
+    alone = [count, 1]  # for probabilities, and the first token again, alone
     assert events[events.index(count) :] == [count] + ["back"] * count + alone
 
 
@@ -207,6 +208,22 @@ TEXT = [
     *(" Go", "!", "\n", "It’", "s", " on", "."),
 ]
 WORDS = [0, 1, 1, 2, 3, 4, 5, 6, 7, 8, 9, 9, 9, 10, 11]
+
+
+@pytest.mark.parametrize("name", ["llama", TWO[0]])
+def test_the_probability_of_each_written_token_is_the_models(name, tokenizer, tmp_path):
+    model, (prompt, answer) = model_of(name), ids_of(tokenizer, PROMPT, ANSWER)
+    found = explain_generation(model, tokenizer, prompt, answer=answer)
+    start = [model.config.decoder_start_token_id] if name in TWO else prompt
+    text = torch.tensor([start + answer])
+    given = {"input_ids": torch.tensor([prompt]), "decoder_input_ids": text}
+    with torch.no_grad():
+        rows = model(**(given if name in TWO else {"input_ids": text})).logits[0]
+    likely = rows[len(start) - 1 : -1].softmax(dim=-1)
+    close(found.probability, likely[torch.arange(len(answer)), torch.tensor(answer)])
+    close(found.by("sentence").probability.prod(), found.probability.prod())
+    found.save(tmp_path / "a.safetensors")
+    assert torch.equal(Generation.load(tmp_path / "a.safetensors").probability, found.probability)
 
 
 def test_tokens_of_a_word_and_of_a_sentence_belong_together():
