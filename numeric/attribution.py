@@ -16,7 +16,7 @@ from numeric.methods import amplification
 from numeric.methods.named_tensors import of_tensors
 from numeric.methods.options import composite_of, resolve
 from numeric.models.batches import Batch
-from numeric.models.checks import Modules, check_code, own_failures
+from numeric.models.checks import Modules, check_code, check_no_wrapper, own_failures
 from numeric.models.inputs import prepare
 from numeric.models.texts import check_order, check_special, checked_texts, tokenized, warn_beyond
 from numeric.results.result import Attribution
@@ -242,6 +242,7 @@ def propagation(
     Raises ValueError (unknown rules, bad ``epsilon``, a model that is compiled or in train mode),
     and on leaving the block UnassignedOperation (all functions without a rule).
     """
+    check_no_wrapper(model)
     check_code(model)
     packed.check(model)
     return scope.applied(model, composite_of(method, None)[1], eps=epsilon)

@@ -86,8 +86,14 @@ def _copy(engine: Rules, use: Use) -> Any:
     return out
 
 
+OF_FIXED_PLACES = ("grid_sample", "trapz")
+"""Sums of their first argument, at places that the second one says."""
+
+
 def _sum(engine: Rules, use: Use) -> Any:
     x = use.carrying[0]
+    if use.name in OF_FIXED_PLACES and (len(use.carrying) > 1 or use.args[0] is not x):
+        engine.refuse(refusals.BY_THE_INPUT, use.name)
     out = run(engine, in_own_dtype(use))
     return marked(out, Summed(mark(x))) if is_curved(x) else out
 

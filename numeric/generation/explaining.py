@@ -65,6 +65,8 @@ def explain_generation(
     check_order(model, tokenizer)
     if scale not in SCALES:
         raise ValueError(f"scale={scale!r}: pass one of {', '.join(SCALES)}")
+    if answer is not None and generation_config is not None:
+        raise ValueError("generation_config would be ignored: `answer` is explained; leave one out")
     if not model.can_generate():
         raise ValueError(f"{type(model).__name__} writes no text; pass a language model")
     two = facts_of(model).two
@@ -72,7 +74,7 @@ def explain_generation(
     source = read["input_ids"][0].tolist() if "input_ids" in read else []
     check_ids(model, read)
     if answer is None:
-        written = _write(model, read, max_new_tokens, generation_config)
+        written = _write(model, tokenizer, read, max_new_tokens, generation_config)
         start = written[:1] if two else []
         written = written[1:] if two else written[len(source) :]
     else:
@@ -193,11 +195,18 @@ def _list_ids(ids: Any) -> list[Any]:
 
 @torch.no_grad()
 def _write(
-    model: PreTrainedModel, read: dict[str, Tensor], count: int, config: GenerationConfig | None
+    model: PreTrainedModel,
+    tokenizer: PreTrainedTokenizerBase,
+    read: dict[str, Tensor],
+    count: int,
+    config: GenerationConfig | None,
 ) -> list[int]:
     """Writes greedily, or as ``config`` says; returns the first tokens and the written ones."""
+    length = read["input_ids"].shape[1] if "input_ids" in read else 0
     if config is not None and config.max_new_tokens is not None:
         count = config.max_new_tokens
+    elif config is not None and config.max_length is not None:
+        count = config.max_length - length * (not facts_of(model).two)
     if type(count) is not int or count < 1:
         raise ValueError(f"max_new_tokens={count!r}: pass a whole number of tokens, at least 1")
     read = {key: x.to(model.device) for key, x in read.items()}
@@ -209,7 +218,7 @@ def _write(
     by: Any = GenerationMixin if SOUND in read else type(model)
     how: dict[str, Any] = {"do_sample": False, "num_beams": 1, "max_new_tokens": count}
     if config is not None:
-        how = {"generation_config": config, "max_new_tokens": count}
+        how = {"generation_config": config, "max_new_tokens": count, "tokenizer": tokenizer}
     found = by.generate(model, **read, **how)
     written: list[int] = getattr(found, "sequences", found)[0].tolist()
     return written

@@ -8,6 +8,7 @@ from typing import Any
 
 import torch
 from torch import Tensor, nn
+from torch.utils._pytree import tree_map
 
 from axioms.composites import Composite
 from numeric.engine import packed, scope
@@ -22,6 +23,10 @@ from numeric.spelling import did_you_mean
 
 OUTPUT = "output of "
 """Stands before the path of a module whose name an argument has, too."""
+HELD = (
+    " by these rules, but perhaps through what they hold, or through another named tensor; name "
+    "one tensor, or pass 'gradient-x-input'"
+)
 RETURNS = "a float tensor (batch,), such as read=lambda output: output[:, 0]"
 
 
@@ -51,7 +56,10 @@ class Run:
         """Makes ``x`` a leaf, and returns a copy, which the model may write to."""
         if not isinstance(x, Tensor) or not x.is_floating_point() or not x.ndim:
             kind = f"tensor of {x.dtype}" if isinstance(x, Tensor) else type(x).__name__
-            raise ValueError(f"of={name!r} is a {kind}; name floats, (batch, ...)")
+            raise ValueError(
+                f"of={name!r} is a {kind}; name floats, (batch, ...), such as the output of a "
+                "module inside, or wrap the module in one whose forward takes the tensor"
+            )
         if self.leaves[name] is not None:
             self.often.append(name)
         leaf = x.detach().clone().requires_grad_()
@@ -66,7 +74,9 @@ def open_run(module: nn.Module, inputs: Any, of: str | Iterable[str]) -> Run:
     that ``forward`` does not take.
     """
     check_code(module)
-    model = twin(packed.unpack(module))
+    if hasattr(module, "_orig_mod"):
+        raise ValueError("compiled: compiled code runs past the rules; pass module._orig_mod")
+    model = _copy(module)
     named, rest = (inputs, ()) if isinstance(inputs, Mapping) else ({}, inputs)
     rest = (rest,) if isinstance(rest, Tensor) else rest
     try:
@@ -118,20 +128,24 @@ def of_tensors(
     (batch,).  ``inside`` holds relevance by name, in the shape of the tensor; ``relevance``,
     (batch, position), has all of them side by side, summed over ``axes`` of channels, such as
     -1 for embeddings and 1 for images.  ``residual`` is the number less this sum.
+    Of several tensors each has the relevance that reaches it past the others: a tensor that acts
+    only through another one has none, and is refused.
     Padding is not known here: read no padded rows, and hide padding as the module does.
-    Raises ValueError (bad inputs or names; a method without rules; numbers that depend on other
-    examples, or not on the tensors) and UnassignedOperation (all functions without a rule).
+    Raises ValueError (bad inputs or names; a method without rules; relevance that is not finite;
+    numbers that depend on other examples, on chance, or not on the tensors) and
+    UnassignedOperation (all functions without a rule).
     """
     name, composite, _ = composite_of(method, None)
     scope.check_stabiliser(epsilon, torch.float32)
     with outside(), torch.inference_mode(mode=False), torch.enable_grad():
         run = open_run(module, inputs, of)
         rules = Propagation(run.model, composite, eps=epsilon)
-        off = torch.autocast(run.device.type, enabled=False)
-        with own_failures(module, run), off, rules:
-            found = rules.end(read(run.call(run.model)))
-        leaves = _checked(run, found)
-        parts = dict(zip(leaves, _relevance(found, leaves), strict=True))
+        with torch.autocast(run.device.type, enabled=False):
+            with own_failures(module, run), rules:
+                found = rules.end(read(run.call(run.model)))
+            leaves = _checked(run, found)
+            _check_alone(module, run.given, read, found)
+            parts = dict(zip(leaves, _relevance(found, leaves), strict=True))
     flat = [r.sum(dim=axes) if axes != () else r for r in parts.values()]
     relevance = torch.cat([r.reshape(len(r), -1) for r in flat], dim=1)
     number = wide(found.detach())
@@ -153,7 +167,10 @@ def _checked(run: Run, found: Any) -> dict[str, Tensor]:
     missing = [name for name, x in run.leaves.items() if x is None]
     said = [f"of={missing}: these modules are not called"] if missing else []
     if run.often:
-        said.append(f"of={run.often}: these modules are called more than once; name one call's")
+        said.append(
+            f"of={run.often}: these modules are called more than once; put an nn.Identity behind "
+            "the call that is meant, and name that"
+        )
     sizes = {name: len(x) for name, x in run.leaves.items() if x is not None}
     if not isinstance(found, Tensor) or not found.is_floating_point() or found.ndim != 1:
         shape = tuple(found.shape) if isinstance(found, Tensor) else type(found).__name__
@@ -165,29 +182,75 @@ def _checked(run: Run, found: Any) -> dict[str, Tensor]:
     return {name: x for name, x in run.leaves.items() if x is not None}
 
 
+def _copy(module: nn.Module) -> nn.Module:
+    """Returns a twin with buffers of its own, which its code may write to."""
+    model = twin(packed.unpack(module))
+    for each in model.modules():
+        each._buffers = {k: None if x is None else x.clone() for k, x in each._buffers.items()}
+    return model
+
+
+def _check_alone(
+    module: nn.Module, given: BoundArguments, read: Callable[[Any], Tensor], found: Tensor
+) -> None:
+    """Raises ValueError if the number of the first or last example is another one alone.
+
+    Arguments are cut where their first axis has as many entries as there are examples.
+    """
+    count, unit = len(found), torch.finfo(found.dtype).eps ** 0.5
+    for n in {0, count - 1}:
+        cut = lambda x, n=n: x[n : n + 1] if _is_batch(x, count) else x
+        args, kwargs = tree_map(cut, (given.args, given.kwargs))
+        try:
+            with torch.no_grad():
+                (alone,) = read(_copy(module)(*args, **kwargs))
+        except Exception as error:  # the code of a module raises any type
+            raise ValueError(
+                f"{type(module).__name__} fails on example {n} alone ({error}), so that nothing "
+                "tells whether examples depend on each other; pass one example at a time"
+            ) from error
+        if (alone - found[n]).abs() > unit * found.detach().abs().max():
+            raise ValueError(
+                f"the number of example {n} is {found[n].item():.6g} here and {alone.item():.6g} "
+                "alone: it depends on other examples, or on chance; pass one example at a time, or "
+                "make the module give one number at every call"
+            )
+
+
+def _is_batch(x: Any, count: int) -> bool:
+    return isinstance(x, Tensor) and x.ndim > 0 and len(x) == count
+
+
 def _relevance(found: Tensor, leaves: Mapping[str, Tensor]) -> Iterator[Tensor]:
     """Yields relevance of every leaf, from one backward pass, or two if there are examples.
 
-    The second pass weighs every second example by 2, which doubles exactly its own gradients.
+    The second pass weighs every example otherwise, which weighs its own gradients alike.
     """
     if not found.requires_grad:
-        raise ValueError(f"read returns a number that depends on none of {', '.join(leaves)}")
-    twice = 1 + torch.arange(len(found), device=found.device) % 2
-    weights = [torch.ones_like(twice), twice] if len(found) > 1 else [torch.ones_like(twice)]
+        raise ValueError(f"read returns what depends on none of {', '.join(leaves)}{HELD}")
+    chance = torch.Generator().manual_seed(0)
+    other = 1 + torch.rand(len(found), generator=chance).to(found)
     passes = [
         torch.autograd.grad(
             (found * weight).sum(), [*leaves.values()], allow_unused=True, retain_graph=True
         )
-        for weight in weights
+        for weight in (torch.ones_like(other), other)[: len(found)]
     ]
     for name, x, once, *again in zip(leaves, leaves.values(), *passes, strict=True):
         if once is None:
-            raise ValueError(f"read returns a number that does not depend on {name}")
-        shape = len(x), *[1] * (x.ndim - 1)
-        for other in again:
-            beside = 1e-6 * once.abs().max().item()
-            if not torch.allclose(other, once * twice.view(shape), rtol=1e-3, atol=beside):
+            raise ValueError(f"read returns a number that does not depend on {name}{HELD}")
+        r = wide(x.detach()) * once
+        if not r.isfinite().all():
+            wrong = (~r.isfinite()).flatten(1).any(dim=1).nonzero()[:, 0].tolist()
+            raise ValueError(
+                f"non-finite relevance of {name} in examples {wrong}: a denominator is zero, or "
+                f"{x.dtype} overflows; pass epsilon=1e-6, or the module and its inputs in float32"
+            )
+        weight = other.view(len(x), *[1] * (x.ndim - 1))
+        unit = torch.finfo(once.dtype).eps ** 0.5
+        for weighed in again:
+            if (weighed - once * weight).abs().max() > unit * once.abs().max():
                 raise ValueError(
                     f"numbers of some examples depend on {name} of others; pass one at a time"
                 )
-        yield wide(x.detach()) * once
+        yield r

@@ -74,6 +74,13 @@ def model_problems(model: object, modules: Modules) -> Iterator[str]:
         yield "model was made in inference mode and has no gradients; load it outside of that"
 
 
+def check_no_wrapper(model: nn.Module) -> None:
+    """Raises ValueError for a module around a Transformers model, whose words it does not name."""
+    around = not isinstance(model, PreTrainedModel)
+    if around and any(isinstance(x, PreTrainedModel) for _, x in modules_of(model)):
+        raise ValueError(_no_model(model))
+
+
 def check_is_model(model: object) -> None:
     """Raises ValueError unless ``model`` is a Transformers model, not a module around one."""
     if not isinstance(model, PreTrainedModel):

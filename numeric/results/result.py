@@ -104,6 +104,11 @@ class Attribution:
         rows, names = [], []
         for row in self.tokens:
             ids: Any = tokenizer.convert_tokens_to_ids([x for x in row if x is not None])
+            if tokenizer.convert_ids_to_tokens(ids) != [x for x in row if x is not None]:
+                raise ValueError(
+                    "some tokens are not the tokenizer's: pass the tokenizer of the model, and add "
+                    "up a result of tokens, not of words"
+                )
             texts = pieces(tokenizer, ids)
             found = units(texts, unit)
             words = [

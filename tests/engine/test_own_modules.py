@@ -123,8 +123,41 @@ class Named(nn.Module):
         return self.map(map)
 
 
+class Largest(Twice):
+    """Divides by the largest entry of the batch."""
+
+    def forward(self, x):
+        return self.map(x / x.abs().max())
+
+
+class Noisy(Twice):
+    def forward(self, x):
+        return self.map(x + torch.randn_like(x))
+
+
+class Placed(nn.Module):
+    """Samples an image at places that the image itself says."""
+
+    def forward(self, x):
+        grid = torch.cat([x, x], dim=1).permute(0, 2, 3, 1)
+        return nn.functional.grid_sample(x, grid, align_corners=False).flatten(1)
+
+
+class Counting(Twice):
+    """Counts its calls, and multiplies by their number."""
+
+    def __init__(self):
+        super().__init__()
+        self.register_buffer("calls", torch.zeros(1))
+
+    def forward(self, x):
+        self.calls += 1
+        return self.map(x) * self.calls
+
+
 X = torch.ones(2, 3)
 MIXED = lambda y: (y * y.flip(0))[:, 0]
+SWAPPED = lambda y: y[[0, 2, 1, 3][: len(y)], 0]  # the first and the last are their own
 WRONG = {
     "no such name": (Encoder, IDS, {"of": "embd"}, "did you mean 'embed'?"),
     "nothing": (Encoder, IDS, {"of": []}, "of=[]: pass names of arguments (ids)"),
@@ -138,7 +171,13 @@ WRONG = {
     "a list": (Twice, X, {"of": "x", "read": lambda _: [1.0]}, "read returns list; return"),
     "one example": (Twice, X, {"of": "x", "read": lambda y: y[:1, 0]}, "read returns 1 numbers"),
     "detached": (Twice, X, {"of": "x", "read": lambda y: y.detach()[:, 0]}, "depends on none of x"),
-    "mixed": (Twice, X + IDS[:, :3], {"of": "x", "read": MIXED}, "examples depend on x of others"),
+    "the batch's statistics": (Largest, X + IDS[:, :3], {"of": "x"}, "alone: it depends on other"),
+    "noise": (Noisy, X, {"of": "x"}, "alone: it depends on other examples, or on chance"),
+    "not a number": (Twice, X * torch.nan, {"of": "x"}, "non-finite relevance of x in examples"),
+    "mixed": (Twice, X + IDS[:, :3], {"of": "x", "read": MIXED}, "alone: it depends on other"),
+    "mixed within": (
+        Twice, torch.eye(4, 3), {"of": "x", "read": SWAPPED}, "examples depend on x of others",
+    ),
     "missing arguments": (Two, IDS, {"of": "words"}, "Two.forward does not take inputs"),
     "another method": (Twice, X, {"of": "x", "method": "loo"}, "method 'loo' has no rules"),
     "a target": (Twice, X, {"of": "x", "target": 1}, "target and tokenizer would be ignored"),
@@ -155,6 +194,27 @@ def test_what_cannot_be_explained_is_refused_with_the_next_step(name):
     module = make(cls).train(options.pop("train", False))
     with pytest.raises(ValueError, match=re.escape(message)):
         attribute(module, inputs, **({"method": "cp-lrp", "read": read} | options))
+
+
+def test_buffers_that_a_forward_writes_to_stay_as_they_were():
+    module = make(Counting)
+    first = attribute(module, X, "cp-lrp", of="x", read=read)
+    assert torch.equal(first.relevance, attribute(module, X, "cp-lrp", of="x", read=read).relevance)
+    plan(module, X, of="x")
+    assert module.calls.item() == 0
+
+
+def test_autocast_around_the_call_changes_nothing():
+    module, images = make(Cnn), MODULES["CNN"][1]
+    plain = attribute(module, images, "cp-lrp", of="input", read=read)
+    with torch.autocast("cpu", dtype=torch.bfloat16):
+        found = attribute(module, images, "cp-lrp", of="input", read=read)
+    assert torch.equal(found.relevance, plain.relevance)
+
+
+def test_places_that_depend_on_the_image_have_no_rule():
+    with pytest.raises(UnassignedOperation, match="grid_sample by weights that depend on the inp"):
+        attribute(make(Placed), torch.ones(2, 1, 3, 3), CP_LRP, of="x", read=read)
 
 
 def test_a_function_without_a_rule_is_named_with_its_place():

@@ -56,6 +56,7 @@ ITS_OWN = {
     ("explain", "tokenizer"), ("explain_generation", "tokenizer"),  # both require it
     ("patching", "methods"),  # a mapping by name
     ("pipelines", "text"),  # one text or one chat
+    ("plan", "model"), ("plan", "inputs"), ("propagation", "model"),  # any torch module
 }  # fmt: skip
 """Function and argument that differ for a reason."""
 
