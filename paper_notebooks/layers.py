@@ -46,11 +46,15 @@ def late_minus_early(result: Result) -> dict[str, BootstrapMean]:
 
 
 def shape(result: Result) -> list[list[str]]:
-    """Returns a row per rule: r of sum-to-one maps at ``CELLS``, and gaps of its ratios."""
+    """Returns a row per rule: r of sum-to-one maps at ``CELLS``, and gaps of its ratios.
+
+    Returns no row for a model without the paper's 12 layers.
+    """
+    if not (ratios := figure2.ratios(result.rows)):
+        return []
     cells = {(row["order"], row["layer"]): row for row in result.rows}
     base = {f"paper {PAPER_R}": _paper_base(result.settings["dataset"])}  # in Table 2 alone
     chosen = [base | cells[cell] for cell in CELLS.values()]
-    ratios = figure2.ratios(result.rows)
     found = []
     for rule, name in RULES.items():
         gaps = ratios[rule] - ratios["paper "]

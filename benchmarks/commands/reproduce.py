@@ -117,6 +117,9 @@ def reproduce(
         if rows and engine == "local":
             seconds, memory = forecasts.forecast(request, rows, trials, count)
         size = memory() if forecast or seconds > LONG else None
+    if not forecast:
+        with mendable(f"--output {output}"):
+            output.mkdir(parents=True, exist_ok=True)
     if size:
         time = f"{seconds / 60:.0f} min" if seconds < 7200 else f"{seconds / 3600:.1f} h"
         said = f"{time} in all, and {count} x {size / 2**30:.1f} GiB of memory"

@@ -83,9 +83,9 @@ def test_each_text_is_tokenised_once_and_of_a_long_one_only_a_start(tmp_path, mo
     )
     monkeypatch.setattr(kind, "__call__", spy)
     explained.explain_texts(classifier, texts, name="mine", output=tmp_path / "found")
-    tried, few = texts[0], "a fine ,"  # before the run
+    tried, few = texts[0], "a fine ,"  # before the run: one text, a timed pass, a row
     limit = text.limit(classifier.model)
-    assert [x for x in seen if len(x) <= 100] == [tried, few, *texts[:-1]]
+    assert [x for x in seen if len(x) <= 100] == [tried, few, few, *texts[:-1]]
     (start,) = [x for x in seen if len(x) > 100]
     assert len(start) <= tokens.LETTERS * limit < 10_000
     assert texts[-1].startswith(start)
