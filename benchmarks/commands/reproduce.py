@@ -97,6 +97,8 @@ def reproduce(
         place = cluster.engine(engine, address=address, device=device)
         device = "cpu" if place.device else device or "cpu"  # here, the first text is tried
         models.check_device(device)
+        if output.is_file():
+            raise ValueError(f"--output {output} is a file; pass a folder")
         wanted = experiments.choose_tables(tables)
         if curves and "figure2" not in wanted:
             raise ValueError("--curves would be ignored; it is about figure2, so ask for that too")
@@ -117,9 +119,6 @@ def reproduce(
         if rows and engine == "local":
             seconds, memory = forecasts.forecast(request, rows, trials, count)
         size = memory() if forecast or seconds > LONG else None
-    if not forecast:
-        with mendable(f"--output {output}"):
-            output.mkdir(parents=True, exist_ok=True)
     if size:
         time = f"{seconds / 60:.0f} min" if seconds < 7200 else f"{seconds / 3600:.1f} h"
         said = f"{time} in all, and {count} x {size / 2**30:.1f} GiB of memory"

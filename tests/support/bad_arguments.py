@@ -150,7 +150,7 @@ COMMANDS = {
     "reproduce causes --model gpt2": "table 'causes' asks a language model that begins with <s>",
     "reproduce table1-mnist --data-dir empty --model model": "empty/mnist.npz: no such file",
     "reproduce table1-mnist --data-dir data --model model": "data/mnist.npz is truncated or broken",
-    "reproduce --output taken": "--output taken: File exists",
+    "reproduce --output taken": "--output taken is a file; pass a folder",
     "reproduce --engine spark": "--engine 'spark': the engines are local, ray",
     "reproduce --address here:1": "--address here:1 would be ignored; pass --engine ray",
     "reproduce --device meta": "device 'meta' is not available",
