@@ -13,9 +13,10 @@ from numeric.engine import packed, scope
 from numeric.engine.blocks import outside
 from numeric.engine.engine import Propagation
 from numeric.methods import amplification
+from numeric.methods.catalogue import WITH_IMAGES, WITH_RULES
 from numeric.methods.named_tensors import of_tensors
 from numeric.methods.options import composite_of, resolve
-from numeric.models.batches import Batch
+from numeric.models.batches import PIXELS, Batch
 from numeric.models.checks import Modules, check_code, check_no_wrapper, own_failures
 from numeric.models.inputs import prepare
 from numeric.models.texts import check_order, check_special, checked_texts, tokenized, warn_beyond
@@ -161,6 +162,11 @@ def run_method(
     composite = composite or getattr(run, "keywords", {}).get("composite")
     with outside(), torch.inference_mode(mode=False):
         batch = prepare(model, inputs, targets=targets, modules=modules)
+        if batch.mixed and composite is None and name not in WITH_IMAGES:
+            raise ValueError(
+                f"method {name!r} explains texts alone, and inputs has {PIXELS}; pass one of "
+                f"{', '.join((*WITH_RULES, *WITH_IMAGES))}, or a Composite"
+            )
         readout = Readout.of(model, batch, targets, tokenizer=tokenizer)
         tokens = None if tokenizer is None else _tokens(batch, tokenizer)
         with torch.autocast(batch.device.type, enabled=False):
@@ -185,15 +191,17 @@ def _check_result(
     tokens: Tokens | None,
 ) -> Attribution:
     relevance, chosen, logit, details = found
-    if not relevance.isfinite().all():
-        raise ValueError(_not_finite(model, batch, relevance.isfinite(), used))
+    patches = details.pop("patches", None)
+    for x in (relevance, *([] if patches is None else [patches])):
+        if not x.isfinite().all():
+            raise ValueError(_not_finite(model, batch, x.isfinite(), used))
     if batch.input_ids is not None:
         relevance = relevance * (batch.present == 1)
-    residual = logit - relevance.sum(dim=1)
+    residual = logit - relevance.sum(dim=1) - (0 if patches is None else patches.sum(dim=1))
     inside: Any = details.pop("inside", {})  # a dict of tensors, not a tensor
     model_name = type(model).__name__
     return Attribution(
-        relevance, chosen, logit, residual, name, used, details, inside, tokens, model_name
+        relevance, chosen, logit, residual, name, used, details, inside, tokens, model_name, patches
     )
 
 

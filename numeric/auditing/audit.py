@@ -23,6 +23,7 @@ from numeric.engine import scope
 from numeric.engine.blocks import outside
 from numeric.engine.entries import of_tokens
 from numeric.methods.amplification import amplified
+from numeric.methods.image_relevance import by_patch
 from numeric.methods.lrp import read
 from numeric.methods.options import composite_of
 from numeric.models.batches import Batch
@@ -43,6 +44,7 @@ class Audit:
 
     target: its class, tag, token or position; a list for the terms of a sum
     relevance: (token,) at the whole embedding, before the first operation on it
+    patches: (position,) of the images that come with the text, or None
     residual: logit minus the relevance of words: the causes and the other leaves add up to it
     forward_error: largest difference of the captured graph's logits, in float64, from the model's
     verdicts: statements proved, refuted or bounded of this explanation, with their operations
@@ -63,6 +65,7 @@ class Audit:
     forward_error: float
     seconds: Mapping[str, float]
     notes: tuple[str, ...] = field(default=())
+    patches: np.ndarray | None = None
 
     def by_cause(self) -> dict[str, float]:
         """Splits the residual by cause: absorbed by operations, or received by leaves but words."""
@@ -141,7 +144,7 @@ def audit(
     )
     clock["end"] = time.perf_counter()
     words = [r for leaf, r in found.leaves.items() if leaf.attributes["role"] == WORD]
-    relevance = _by_token(captured, found, batch)
+    relevance, patches = _by_token(captured, found, batch)
     given = torch.from_numpy(relevance)[None], torch.tensor([logit], device="cpu")
     with outside(), torch.autocast(batch.device.type, enabled=False):
         if said := amplified(
@@ -164,6 +167,7 @@ def audit(
         structure=structure(root),
         seconds={name: b - a for name, a, b in zip(clock, times, times[1:], strict=False)},
         notes=tuple(notes),
+        patches=patches,
     )
 
 
@@ -176,15 +180,19 @@ def _start(chosen: Chosen, rows: Rows, logits: np.ndarray) -> tuple[float, np.nd
         return float(number), (gradient * values).reshape(logits.shape).numpy()
 
 
-def _by_token(captured: Capture, found: ledgers.Ledger, batch: Batch) -> np.ndarray:
+def _by_token(
+    captured: Capture, found: ledgers.Ledger, batch: Batch
+) -> tuple[np.ndarray, np.ndarray | None]:
     """Reads relevance as ``attribute`` does: at the sum of embeddings, before anything else."""
     nodes = [node for _, node in captured.entries]
     nothing = [np.zeros(node.attributes["shape"]) for node in nodes]
     arrived = map(found.received.get, nodes, nothing)
     whole = [torch.from_numpy(r) for r in arrived]
-    of_token = of_tokens([entry for entry, _ in captured.entries], whole, batch.texts)
+    entries = [entry for entry, _ in captured.entries]
+    of_token = of_tokens(entries, whole, batch.texts)
     relevance: np.ndarray = read(of_token, torch.ones_like(of_token)).numpy()[0]
-    return relevance
+    patches = by_patch(entries, whole, 1).numpy()[0] if batch.mixed else None
+    return relevance, patches
 
 
 def _check_logits(model: nn.Module, error: float, own: Tensor) -> None:

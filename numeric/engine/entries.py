@@ -2,6 +2,7 @@
 
 from collections.abc import Sequence
 from dataclasses import dataclass
+from inspect import signature
 from typing import Any
 
 import torch
@@ -11,7 +12,7 @@ from axioms import kinds
 from numeric.engine import rules
 from numeric.engine.calls import Call, Use
 from numeric.engine.marks import TOKEN_TYPE, exchanged, is_number, mark, marked
-from numeric.engine.operations import ADD, CAST, DIVIDE, MOVE, MULTIPLY, SUBTRACT
+from numeric.engine.operations import ADD, CAST, DIVIDE, LINEAR, MOVE, MULTIPLY, SUBTRACT
 from numeric.engine.protocol import Handler, Rules
 
 PIXELS = "pixel_values"
@@ -24,6 +25,7 @@ class Entry:
     leaf: of the autograd graph   embedding: word + position + type, as far as they are added up
     word, token_type: their parts of the embedding
     eps: the stabiliser at that sum
+    channels: the axis of channels in a map of pixels by a convolution, else the last axis
     """
 
     ids: Tensor | None
@@ -32,6 +34,7 @@ class Entry:
     word: Tensor
     token_type: Tensor | None = None
     eps: float = 0.0
+    channels: int = -1
 
     def whole(self) -> dict[str, Tensor]:
         """Returns the embedding in float32 or wider."""
@@ -75,11 +78,27 @@ class Entry:
                 return x[:, columns]
         if ids.shape == text.shape and ids[:, 1:].equal(text[:, :-1]):
             return torch.cat([x[:, 1:], torch.zeros_like(x[:, :1])], dim=1)
+        if ids.shape == text.shape and len(text[ids != text].unique()) == 1 and (ids == text).any():
+            return x  # the model exchanges one token, the placeholder of an image
         raise ValueError(
             f"ids {tuple(ids.shape)} that are looked up are neither those of the text, "
             f"{tuple(text.shape)}, nor these shifted right by one: whose relevance is whose is not "
             "known; explain a model that reads its text as it is"
         )
+
+    def by_patch(self, r: Tensor, examples: int) -> Tensor:
+        """Sums relevance of pixels over channels, and deals positions out: (example, position).
+
+        Raises ValueError where examples do not have the same number of positions.
+        """
+        moved = self.embedding.shape[1:] != self.leaf.shape[1:]
+        r = r.sum(dim=-1 if moved else self.channels)
+        if r.numel() % examples:
+            raise ValueError(
+                f"{r.numel()} positions of images are not the same number for each of {examples} "
+                "examples; pass one example at a time"
+            )
+        return r.reshape(examples, -1)
 
 
 def _is_same(ids: Tensor, text: Tensor) -> bool:
@@ -92,9 +111,10 @@ def of_tokens(entries: list[Entry], of_entries: list[Tensor], texts: list[Tensor
     """Arranges tensors of all lookups by the tokens of ``texts``, which stand side by side.
 
     Several lookups of one token stand side by side in the channels.  An image's map stays as
-    it is.
+    it is, unless it comes with a text.
     """
     found = list(zip(entries, of_entries, strict=True))
+    found = [(entry, x) for entry, x in found if entry.ids is not None or not texts]
     if not texts:
         return torch.cat([x for _, x in found], dim=-1)
     if len(texts) == 1:
@@ -141,8 +161,10 @@ class Entries:
     def __init__(self, model: nn.Module, *, typed: bool, eps: float = 0.0) -> None:
         self.eps = eps
         self.of = type(model).__name__
-        self.pixels = getattr(model, "main_input_name", "") == PIXELS
-        self.words = None if self.pixels else _words(model)
+        main = getattr(model, "main_input_name", "")
+        takes = signature(model.forward).parameters if main else ()
+        self.pixels = main == PIXELS or PIXELS in takes
+        self.words = _words(model) if "input_ids" in takes or not self.pixels else None
         self.types = _types(model) if typed else ()
         self.first: Tensor | None = None  # weights of the first map of pixels
         self.all: list[Entry] = []
@@ -172,17 +194,19 @@ class Entries:
     def begin(self, call: Call, out: Tensor, x: Tensor, *rest: Any, **named: Any) -> Tensor:
         """Makes ``out`` a part of the graph if it looks words up or is the first map of pixels."""
         weight = rest[0] if rest else named.get("weight")
-        if self.pixels and self.first is None:
+        pixels = call.role == LINEAR
+        if pixels and self.first is None:
             if not x.is_floating_point() or x.ndim < 3:
                 return out  # weights, which some models standardise
             self.first = weight
         # Read anew, because offloaded weights are other tensors in every pass.
-        elif weight is not (self.first if self.pixels else getattr(self.words, "weight", None)):
+        elif weight is not (self.first if pixels else getattr(self.words, "weight", None)):
             typed = any(weight is table.weight for table in self.types)
             return marked(out, TOKEN_TYPE) if typed else out
         leaf = out.requires_grad_()
         embedding = leaf.clone()  # code may change it in place
-        entry = Entry(None if self.pixels else x, leaf, embedding, leaf.detach())
+        entry = Entry(None if pixels else x, leaf, embedding, leaf.detach())
+        entry.channels = 1 if pixels and call.name.startswith("conv") else -1
         self.all.append(entry)
         self._follow(embedding, entry, entry.word, None)
         return embedding
@@ -193,7 +217,8 @@ class Entries:
         found = [each for y in carrying if (each := self.rising.get(id(y)))]
         joins = len(found) < len(carrying)  # by a tensor that is no part of an embedding
         entries = {each.entry for each in found}
-        if len(found) == 2 and len(entries) == 2 and call.role == ADD:
+        looked_up = all(entry.ids is not None for entry in entries)
+        if len(found) == 2 and len(entries) == 2 and call.role == ADD and looked_up:
             first, second = found
             self._end(second.entry)  # token types that are looked up among words
             self.all.remove(second.entry)

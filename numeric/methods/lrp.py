@@ -13,6 +13,7 @@ from numeric.engine.engine import Propagation
 from numeric.engine.entries import of_tokens
 from numeric.methods import positions as position_shares
 from numeric.methods.checkpointing import Checkpointed
+from numeric.methods.image_relevance import of_images
 from numeric.methods.inside import Inside
 from numeric.models.batches import Batch
 from numeric.targets.readout import Found, Readout
@@ -80,18 +81,22 @@ def lrp(
     by_token: Callable[[list[Tensor]], Tensor] = lambda of_entries: of_tokens(
         entries, of_entries, batch.texts
     )
-    optional = turns or bool(inside.paths)
+    optional = turns or bool(inside.paths) or batch.mixed  # held softmaxes keep from patches
     image = None if batch.pixel_values is None else batch.pixel_values.shape[2:]
     apart = turns or share == "word"
     each_in = [entry.parts() if apart else entry.whole() for entry in entries]
     parts = {name: by_token([part[name] for part in each_in]) for name in each_in[0]}
     for each, logit, end in zip(targets, logits, sums, strict=True):
-        more = end is not sums[-1]
+        more = end is not sums[-1] or batch.mixed
         found = iter(torch.autograd.grad(end, asked, allow_unused=optional, retain_graph=more))
-        c = by_token([next(found) for _ in entries])
+        cs = [_zeros(next(found), entry.embedding) for entry in entries]
+        c = by_token(cs)
         details: dict[str, Any] = {
             "inside": inside.relevance(found, channels=channels, image=image)
         }
+        if batch.mixed:
+            own = [part[share] for part in each_in]
+            details["patches"] = of_images(entries, own, cs, logit)
         if positions is not None:
             of_rotary = rules.turned.relevance(found)
             shares = position_shares.shares(parts, c, of_rotary, batch.present, positions)
@@ -125,6 +130,10 @@ def check_gradient(model: PreTrainedModel, logits: Tensor) -> None:
             "torch shows: some module detaches its input, or leaves torch; explain a model "
             "that does not"
         )
+
+
+def _zeros(c: Tensor | None, x: Tensor) -> Tensor:
+    return torch.zeros_like(x) if c is None else c
 
 
 def check_share(share: object) -> None:

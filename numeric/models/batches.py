@@ -1,7 +1,8 @@
 """Inputs of a model: a tokenizer's batch, images, or sounds with the text written so far."""
 
 from collections.abc import Iterator, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field
+from inspect import Parameter, signature
 from typing import Any
 
 import torch
@@ -16,6 +17,12 @@ DECODER = "decoder_input_ids"
 DECODER_MASK = "decoder_attention_mask"
 PIXELS = "pixel_values"
 SOUND = "input_features"
+FIXED = (
+    "position_ids", "inputs_embeds", "past_key_values", "labels", "use_cache", "cache_position",
+    "encoder_outputs", "logits_to_keep", "mm_encoder_outputs", "decoder_inputs_embeds", "state",
+    "pixel_values_videos", "input_features", "output_attentions", "output_hidden_states",
+)  # fmt: skip
+"""Arguments that an image with a text does not come with."""
 
 
 @dataclass(frozen=True, eq=False)
@@ -23,22 +30,37 @@ class Batch:
     """A tokenizer's batch, images or sounds, on the model's device; texts are (batch, token).
 
     Images have a mask (batch, 1), for all of each, and sounds a mask (batch, 0), because they
-    have no relevance.
+    have no relevance.  Images with a text have ``others``: sizes and places by name.
     """
 
     attention_mask: Tensor  # 1 at tokens, 0 at padding
     facts: ModelFacts  # about the model
     input_ids: Tensor | None = None
     token_type_ids: Tensor | None = None  # the model's own default
-    pixel_values: Tensor | None = None  # (batch, channel, height, width), in place of ids
+    pixel_values: Tensor | None = None  # (batch, channel, height, width), or as a model packs them
     input_features: Tensor | None = None  # (batch, band, frame) of a sound, in place of ids
     decoder_input_ids: Tensor | None = None  # (batch, token) of the text written so far
+    others: Mapping[str, Tensor] = field(default_factory=dict)
 
     def arguments(self) -> dict[str, Tensor]:
         unmasked = ("attention_mask",) * (self.input_ids is None)
-        return {
+        own = {
             key: x for key, x in vars(self).items() if isinstance(x, Tensor) and key not in unmasked
         }
+        return own | dict(self.others)
+
+    def copies(self, example: Tensor) -> dict[str, Tensor]:
+        """Returns the arguments of copies of ``example``, (copy,); each may have several images."""
+        size = len(self.attention_mask)
+        return {
+            key: x.unflatten(0, (size, -1))[example].flatten(0, 1)
+            for key, x in self.arguments().items()
+        }
+
+    @property
+    def mixed(self) -> bool:
+        """Whether images come with a text."""
+        return self.input_ids is not None and self.pixel_values is not None
 
     def call(self, model: nn.Module) -> Any:
         return model(**self.arguments())
@@ -120,7 +142,16 @@ def make_batch(model: PreTrainedModel, inputs: Mapping[str, Tensor], facts: Mode
         first, *_ = given.values()
         size = len(first), int(PIXELS in given)
         mask = torch.ones(size, dtype=torch.int64, device=first.device)
-    return Batch(facts=facts, **{"attention_mask": mask} | given)
+    others = {} if {PIXELS, "input_ids"} - given.keys() else _others(given, facts)
+    return Batch(facts=facts, others=others, **{"attention_mask": mask} | given)
+
+
+def _others(given: dict[str, Tensor], facts: ModelFacts) -> dict[str, Tensor]:
+    """Takes tensors without a field of Batch out of ``given``, such as the sizes of images."""
+    own = {*KEYS, DECODER, PIXELS}
+    if facts.token_types is None:
+        own -= {"token_type_ids"}
+    return {key: given.pop(key) for key in [*given] if key not in own}
 
 
 def _to(model: PreTrainedModel, x: Tensor) -> Tensor:
@@ -168,6 +199,40 @@ def image_problems(model: PreTrainedModel, inputs: Mapping[str, object]) -> Iter
         yield f"{PIXELS} has shape {tuple(pixels.shape)}; the model takes ({axes})"
     if not pixels.is_floating_point():
         yield f"{PIXELS} has dtype {pixels.dtype}; pass what the model's image processor returns"
+
+
+def takes_images(model: PreTrainedModel) -> bool:
+    """Decides whether a model reads a text, and images with it."""
+    takes = signature(model.forward).parameters
+    return PIXELS in takes and "input_ids" in takes
+
+
+def beside_images(model: PreTrainedModel) -> tuple[str, ...]:
+    """Names the arguments of a model that images with a text may come with."""
+    named = signature(model.forward).parameters.values()
+    kinds = (Parameter.VAR_KEYWORD, Parameter.VAR_POSITIONAL)
+    return tuple(x.name for x in named if x.name not in FIXED and x.kind not in kinds)
+
+
+def placeholder_problems(model: PreTrainedModel, ids: Tensor, *, pixels: bool) -> Iterator[str]:
+    """Yields a problem of a text with the places of an image and no image, or the reverse."""
+    config = model.config
+    names = ("image_token_id", "image_token_index")
+    token = next((x for name in names if (x := getattr(config, name, None)) is not None), None)
+    if token is None:
+        return
+    empty = (~(ids == token).any(dim=1)).nonzero()[:, 0].tolist()
+    if pixels and len(empty) == len(ids):
+        yield (
+            f"{PIXELS} is given, and no text has the placeholder of an image, token {token}: put "
+            "it into the text once per feature of the image, as the model's processor does, or "
+            f"leave {PIXELS} out"
+        )
+    elif not pixels and len(empty) < len(ids):
+        yield (
+            f"the text has the placeholder of an image, token {token}, and inputs has no {PIXELS}: "
+            'pass what processor(images=image, text=text, return_tensors="pt") returns'
+        )
 
 
 def sound_problems(model: PreTrainedModel, inputs: Mapping[str, object]) -> Iterator[str]:

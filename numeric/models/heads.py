@@ -20,6 +20,7 @@ TABLES = {
 }
 """By kind of head the table of Transformers that lists its classes, and their names' ending."""
 
+PIXELS = "pixel_values"
 ENDS = {"start": 0, "end": 1}
 """Rows of a head that finds an answer: one for its first token, and one for its last."""
 
@@ -50,12 +51,25 @@ def _named(names: frozenset[str]) -> str:
 def run(model: nn.Module, inputs: Mapping[str, object], rows: Tensor | None, *, of: str) -> Tensor:
     """Runs a forward pass and reads its logits, of ``rows`` alone where every token has a row.
 
-    Language models that can leave out the other rows do so.
+    Language models that can leave out the other rows do so, unless an image may have put rows
+    of its own before them.
     """
-    if keeps_rows(model, of):
+    if keeps_rows(model, of) and PIXELS not in inputs:
         return read(model, model(**inputs, logits_to_keep=rows), of=of)
     logits = read(model, model(**inputs), of=of)
+    text = inputs.get("decoder_input_ids", inputs.get("input_ids"))
+    if rows is not None and isinstance(text, Tensor) and PIXELS in inputs:
+        _check_rows(model, logits, text)
     return logits if rows is None else logits[:, rows]
+
+
+def _check_rows(model: nn.Module, logits: Tensor, text: Tensor) -> None:
+    if logits.shape[1] != text.shape[1]:
+        raise NoLogits(
+            f"{type(model).__name__} gives {logits.shape[1]} rows of logits for {text.shape[1]} "
+            "tokens, so that the row of a token is not known; explain a model whose image takes "
+            "the place of placeholders in the text"
+        )
 
 
 def keeps_rows(model: nn.Module, head: str) -> bool:

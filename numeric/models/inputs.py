@@ -31,6 +31,8 @@ def prepare(
     """
     modules = modules_of(model) if modules is None else modules
     structure = STRUCTURE.get(getattr(model, "main_input_name", ""), _structure_problems)
+    if isinstance(inputs, Mapping) and "input_ids" in inputs and isinstance(model, PreTrainedModel):
+        structure = _structure_problems if batches.takes_images(model) else structure
     problems = [*model_problems(model, modules), *structure(model, inputs)]
     if not problems:
         batch = make_batch(model, inputs, facts_of(model, [module for _, module in modules]))
@@ -73,7 +75,9 @@ def _structure_problems(model: PreTrainedModel, inputs: Mapping[str, object]) ->
             'tokenizer(["a fine film"], padding=True, return_tensors="pt")'
         )
         return
-    keys = (*KEYS, DECODER) if _has_decoder(model) else KEYS
+    keys: tuple[str, ...] = (*KEYS, DECODER) if _has_decoder(model) else KEYS
+    if inputs.get(PIXELS) is not None and batches.takes_images(model):
+        keys = batches.beside_images(model)
     unknown = [key for key in inputs if key not in keys]
     if unknown:
         yield f"inputs has {', '.join(map(repr, unknown))}; it may have {', '.join(keys)}"
@@ -93,7 +97,12 @@ def _has_decoder(model: PreTrainedModel) -> bool:
 
 
 def _tensor_problems(key: str, value: object, ids: object) -> Iterator[str]:
-    if not isinstance(value, Tensor):
+    if key not in (*KEYS, DECODER):
+        if not isinstance(value, Tensor) or not len(value):
+            yield f'{key} is no tensor of an image; call the processor with return_tensors="pt"'
+        elif key == PIXELS and not value.is_floating_point():
+            yield f"{key} has dtype {value.dtype}; pass what the model's processor returns"
+    elif not isinstance(value, Tensor):
         yield f'{key} is a {type(value).__name__}; call the tokenizer with return_tensors="pt"'
     elif problem := batches.odd_tensor(key, value):
         yield problem
@@ -110,6 +119,8 @@ def _tensor_problems(key: str, value: object, ids: object) -> Iterator[str]:
 def _value_problems(model: PreTrainedModel, batch: Batch) -> Iterator[str]:
     facts = batch.facts
     yield from _text_problems(batch.ids, facts)
+    pixels = batch.pixel_values is not None
+    yield from batches.placeholder_problems(model, batch.ids, pixels=pixels)
     if batch.token_type_ids is not None and facts.token_types is None:
         yield f"{type(model).__name__} has no token types; leave token_type_ids out of the inputs"
     elif batch.token_type_ids is not None:

@@ -54,6 +54,7 @@ class Attribution:
         returns: (batch, token), or (batch, token, channel)
     tokens: where a tokenizer was given, the token in every column of each example, None at padding
     model: the name of its class, or another name for pages and pictures
+    patches: (batch, position) of the images that came with a text, None for a text or image alone
     """
 
     relevance: Tensor
@@ -66,6 +67,7 @@ class Attribution:
     inside: dict[str, Tensor] = field(default_factory=dict)
     tokens: tuple[tuple[str | None, ...], ...] | None = None
     model: str = ""
+    patches: Tensor | None = None
 
     def __repr__(self) -> str:
         count, length = self.relevance.shape
@@ -136,6 +138,7 @@ class Attribution:
         tensor.
         """
         tensors: dict[str, Tensor] = {name: getattr(self, name) for name in TENSORS}
+        tensors |= {} if self.patches is None else {"patches": self.patches}
         for group in (*GROUPS, "options"):
             named = getattr(self, group).items()
             tensors |= {f"{group}/{key}": x for key, x in named if isinstance(x, Tensor)}
@@ -160,6 +163,8 @@ class Attribution:
         shapes = {name: tuple(x.shape) for name, x in tensors.items()}
         shape = count, length = (*shapes.get("relevance", ()), 0, 0)[:2]
         floats = {"relevance": shape, "logit": (count,), "residual": (count,)}
+        if "patches" in tensors:
+            floats["patches"] = (count, tensors["patches"].shape[-1])
         stored.check(tensors, floats, {"target", *others})
         if shapes["target"][:1] != (count,) or len(shapes["target"]) > 2:
             raise ValueError(f"target has the shape {shapes['target']} for {count} examples")
@@ -168,6 +173,7 @@ class Attribution:
         given: dict[str, Any] = {name: tensors[name] for name in TENSORS}
         given |= {group: {key: tensors[f"{group}/{key}"] for key in keys[group]} for group in keys}
         given["options"] = facts.options | given["options"]
+        given["patches"] = tensors.get("patches")
         return cls(**given, method=facts.method, tokens=facts.tokens, model=facts.model)
 
     def terminal(self, width: int = 80) -> Iterator[RenderableType]:
@@ -207,9 +213,12 @@ def _caption(a: Attribution, sample: int) -> str:
     """Writes the sum of one example's relevance, in words."""
     if a.method == ROLLOUT:
         return "Shares of attention, which are not logits: they sum to 1 whatever the model says."
+    of_image = 0.0 if a.patches is None else a.patches[sample].sum().item()
+    image = "" if a.patches is None else f" + the image {of_image:+z.4f}"
     said = (
         f"Logit {a.logit[sample]:+z.4f} = relevance of the tokens "
-        f"{a.logit[sample] - a.residual[sample]:+z.4f} + residual {a.residual[sample]:+z.4f}."
+        f"{a.logit[sample] - a.residual[sample] - of_image:+z.4f}{image}"
+        f" + residual {a.residual[sample]:+z.4f}."
     )
     from numeric.methods.catalogue import METHODS
 

@@ -1,0 +1,55 @@
+"""Relevance of the images that come with a text, by position of their first maps."""
+
+from collections.abc import Sequence
+
+import torch
+from torch import Tensor
+
+from numeric.engine.entries import Entry
+
+
+def of_images(
+    entries: Sequence[Entry],
+    parts: Sequence[Tensor],
+    cs: Sequence[Tensor],
+    logit: Tensor,
+) -> Tensor:
+    """Returns relevance of pixels, (batch, position), with all maps of pixels side by side.
+
+    ``parts`` are the explained parts of the embeddings, ``cs`` the gradients of the sum of
+    ``logit``, (batch,), there.  Positions are those of the first map of pixels, and of tokens that
+    the model puts before them, as in a classifier of images.
+    Raises ValueError unless the positions are dealt out to the examples in order, which a second
+    pass shows, in which every example weighs otherwise.
+    """
+    count, ends = len(logit), [entry.embedding for entry in entries]
+    found = by_patch(entries, _products(parts, cs), count)
+    if count > 1:
+        chance = torch.Generator().manual_seed(0)
+        weight = 1 + torch.rand(count, generator=chance).to(logit)
+        weighed = torch.autograd.grad(
+            (logit * weight).sum(), ends, retain_graph=True, materialize_grads=True
+        )
+        again = by_patch(entries, _products(parts, weighed), count)
+        unit = torch.finfo(logit.dtype).eps ** 0.5
+        if (again - found * weight[:, None]).abs().max() > unit * found.abs().max():
+            raise ValueError(
+                "images of one example reach the logit of another, or examples have unlike numbers "
+                "of patches: whose patch is whose is not known; pass one example at a time"
+            )
+    return found
+
+
+def by_patch(entries: Sequence[Entry], of_entries: Sequence[Tensor], examples: int) -> Tensor:
+    """Arranges relevance of all maps of pixels, side by side: (example, position)."""
+    pixels = [(x, r) for x, r in zip(entries, of_entries, strict=True) if x.ids is None]
+    if not pixels:
+        raise ValueError(
+            "pixel_values reach no linear map, so that no patch has relevance; explain a model "
+            "that maps its pixels"
+        )
+    return torch.cat([entry.by_patch(r, examples) for entry, r in pixels], dim=1)
+
+
+def _products(parts: Sequence[Tensor], cs: Sequence[Tensor]) -> list[Tensor]:
+    return [part * c for part, c in zip(parts, cs, strict=True)]
