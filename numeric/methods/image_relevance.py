@@ -14,11 +14,11 @@ def of_images(
     cs: Sequence[Tensor],
     logit: Tensor,
 ) -> Tensor:
-    """Returns relevance of pixels, (batch, position), with all maps of pixels side by side.
+    """Reads relevance of pixels at their first maps, side by side: (batch, position), in logits.
 
     ``parts`` are the explained parts of the embeddings, ``cs`` the gradients of the sum of
-    ``logit``, (batch,), there.  Positions are those of the first map of pixels, and of tokens that
-    the model puts before them, as in a classifier of images.
+    ``logit``, (batch,), there.  A position is one of the first map of pixels, or a token that the
+    model puts before them, as in a classifier of images.
     Raises ValueError unless the positions are dealt out to the examples in order, which a second
     pass shows, in which every example weighs otherwise.
     """

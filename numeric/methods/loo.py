@@ -1,7 +1,7 @@
 """Leave-One-Out, the reference for LRP."""
 
 import copy
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 
 import torch
@@ -9,12 +9,13 @@ from torch import Tensor
 from transformers import PreTrainedModel
 
 from numeric.methods.budget import by_groups
+from numeric.methods.image_loo import patch_losses
 from numeric.methods.masking import masked_logits
 from numeric.methods.memory_budget import AUTO
 from numeric.methods.removals import check
 from numeric.methods.shared import whole
 from numeric.models import heads
-from numeric.models.batches import Batch
+from numeric.models.batches import Batch, places_of_images
 from numeric.targets.readout import Found, Readout
 
 DTYPES = ("float64", "float32", "bfloat16", "float16")
@@ -31,6 +32,7 @@ def leave_one_out(
     dtype: str | None = None,
     budget: int | None = None,
     groups: int | Tensor | None = None,
+    patch: int | None = None,
 ) -> Iterator[Found]:
     """Computes LOO_i = f(x) - f(x without i) by the attention mask (Sec. 2.1, 4.1).
 
@@ -47,21 +49,62 @@ def leave_one_out(
     (``by_groups``, which also describes the ``details``).
     In an encoder with a decoder the tokens of both texts are left out, except the first of the
     decoder, because its first row would have nothing to attend to: its relevance is 0.
+    Patches of an image give way to the mean patch (``image_loo``), ``patch`` pixels wide.  In a
+    text with an image, placeholders of the image stay where they are, and have relevance 0.
     Nothing makes these differences add up to the logit; ``residual`` is the difference.
     Raises ValueError for a text of one token: without it there is nothing to attend to.
     """
+    if batch.pixel_values is None and patch is not None:
+        raise ValueError(f"patch={patch!r}: inputs has no image; leave it out")
+    if batch.pixel_values is not None and batch.input_ids is None:
+        given = {"removal": removal, "dtype": dtype, "budget": budget, "groups": groups}
+        yield from _of_images(model, batch, readout, patch, batch_size, given)
+        return
     texts = losses(
         model, batch, readout, batch_size=batch_size, removal=removal, memory=memory, dtype=dtype
     )
     words = texts.words
+    if batch.mixed:
+        words[:, : batch.ids.shape[1]] &= ~places_of_images(model, batch)
     needed = words & _first_seen_tokens(batch, texts.readout)
     every = max(1, int(words.sum(dim=1).max())) if budget is None else budget
     relevance, details = by_groups(texts.without, words, budget=every, groups=groups, needed=needed)
     targets = texts.readout.targets
-    for each, logit, start, own in zip(targets, texts.logits, texts.starts, relevance, strict=True):
+    images: Sequence[Tensor | None] = [None] * len(targets)
+    if batch.mixed:
+        whole_logits = torch.stack(texts.logits)
+        images = [
+            *patch_losses(
+                model, batch, texts.readout, whole_logits, patch=patch, batch_size=batch_size
+            )
+        ]
+    each_target = zip(targets, texts.logits, texts.starts, relevance, images, strict=True)
+    for each, logit, start, own, image in each_target:
         found = {} if budget is None else dict(details)
+        found |= {} if image is None else {"patches": image}
         found |= {} if dtype is None else {"logit_in_dtype": start}
         yield Found(own, each.target, logit, found)
+
+
+def _of_images(
+    model: PreTrainedModel,
+    batch: Batch,
+    readout: Readout,
+    patch: int | None,
+    batch_size: int,
+    given: Mapping[str, object],
+) -> Iterator[Found]:
+    """Leaves out the patches of images without a text; ValueError for options of texts."""
+    of_texts = {"removal": "attention-mask"}
+    if wrong := [f"{name}={x!r}" for name, x in given.items() if x != of_texts.get(name)]:
+        raise ValueError(f"{', '.join(wrong)}: patches have no such option; leave it out")
+    with torch.no_grad():
+        rows = readout.run(model, batch.arguments())
+    readout = readout.choose(rows)
+    logits = torch.stack([each.of(rows) for each in readout.targets])
+    lost = patch_losses(model, batch, readout, logits, patch=patch, batch_size=batch_size)
+    for each, logit, own in zip(readout.targets, logits, lost, strict=True):
+        yield Found(own, each.target, logit, {})
 
 
 @dataclass(frozen=True, eq=False)

@@ -231,7 +231,7 @@ def _plan_whole(
 
 def _run_whole(kept: Whole, batch: Batch, part: Copies, readout: Readout) -> Rows:
     where, seen = part["example"], part["seen"].to(batch.attention_mask.dtype)
-    inputs = {key: x[where] for key, x in batch.arguments().items()}
+    inputs = batch.copies(where)
     source = batch.attention_mask.shape[1]
     if batch.input_ids is not None:
         inputs |= {"input_ids": part["ids"][:, :source], "attention_mask": seen[:, :source]}

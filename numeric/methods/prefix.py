@@ -41,7 +41,8 @@ def shorten(
     # The text itself runs for it, and two copies: both whole, and one from its middle on.
     price = 3.5 * batch.attention_mask.numel() + least(batch.device)
     pays = (tokens - runs).sum() > price
-    cache = of_text(model, batch, readout) if pays or blind.any() else None
+    known = not batch.mixed and (pays or blind.any())  # the text of an image is not the whole input
+    cache = of_text(model, batch, readout) if known else None
     if cache is None:
         return None
     if blind.any():

@@ -5,7 +5,7 @@ from torch import Tensor
 from transformers import PreTrainedModel
 
 from numeric.methods.shared import Copies, Whole
-from numeric.models.batches import DECODER_MASK, PIXELS, Batch
+from numeric.models.batches import DECODER_MASK, PIXELS, Batch, takes_images
 from numeric.models.checks import mask_problems
 from numeric.models.facts import ModelFacts
 from numeric.targets.readout import Readout
@@ -26,7 +26,7 @@ def check_something_is_left(seen: Tensor, example: Tensor) -> None:
 
 def check(model: PreTrainedModel, facts: ModelFacts, removal: str | int) -> None:
     """Raises ValueError for an unknown way to remove tokens, and for attention that has another."""
-    if getattr(model, "main_input_name", "") == PIXELS:
+    if getattr(model, "main_input_name", "") == PIXELS and not takes_images(model):
         raise ValueError(
             f"model is a {type(model).__name__}: tokens can be left out of texts, with a "
             "model such as BertForSequenceClassification"

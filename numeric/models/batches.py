@@ -214,12 +214,23 @@ def beside_images(model: PreTrainedModel) -> tuple[str, ...]:
     return tuple(x.name for x in named if x.name not in FIXED and x.kind not in kinds)
 
 
+def placeholder(model: PreTrainedModel) -> int | None:
+    """Returns the token that stands for a feature of an image in a text, if there is one."""
+    named = (getattr(model.config, f"image_token_{end}", None) for end in ("id", "index"))
+    return next((x for x in named if x is not None), None)
+
+
+def places_of_images(model: PreTrainedModel, batch: Batch) -> Tensor:
+    """Marks the tokens of a text, (batch, token), in whose place features of an image stand."""
+    if (marked := batch.others.get("image_embeds_position_mask")) is not None:
+        return marked.bool()
+    token = placeholder(model)
+    return batch.ids == (-1 if token is None else token)
+
+
 def placeholder_problems(model: PreTrainedModel, ids: Tensor, *, pixels: bool) -> Iterator[str]:
     """Yields a problem of a text with the places of an image and no image, or the reverse."""
-    config = model.config
-    names = ("image_token_id", "image_token_index")
-    token = next((x for name in names if (x := getattr(config, name, None)) is not None), None)
-    if token is None:
+    if (token := placeholder(model)) is None:
         return
     empty = (~(ids == token).any(dim=1)).nonzero()[:, 0].tolist()
     if pixels and len(empty) == len(ids):

@@ -9,6 +9,7 @@ import transformers
 from torch import Tensor, nn
 from torch.overrides import TorchFunctionMode
 
+from tests.census.images import image_with_text
 from tests.census.sizes import END, MARK, PAD, SIZE, tiny
 
 TASKS = {
@@ -18,8 +19,9 @@ TASKS = {
     "masked language modelling": transformers.AutoModelForMaskedLM,
     "causal language modelling": transformers.AutoModelForCausalLM,
     "image classification": transformers.AutoModelForImageClassification,
+    "images and text": transformers.AutoModelForImageTextToText,
 }
-CLASSES, TAGS, ANSWERS, MASKED, CAUSAL, IMAGES = TASKS
+CLASSES, TAGS, ANSWERS, MASKED, CAUSAL, IMAGES, MIXED = TASKS
 
 UNFIT = {
     "bros": "reads the boxes of words",
@@ -50,7 +52,7 @@ def build(model_type: str, task: str) -> nn.Module:
 
     Raises Unfit, or whatever its configuration or its class does.
     """
-    if model_type in UNFIT:
+    if model_type in UNFIT and task != MIXED:
         raise Unfit(UNFIT[model_type])
     config = _for_task(tiny(model_type), task)
     torch.manual_seed(0)
@@ -80,7 +82,9 @@ def _for_task(config, task):
 
 
 def inputs(model: nn.Module, task: str) -> dict[str, Tensor]:
-    """Two texts of 8 and 6 tokens, padded on the right, or two images."""
+    """Two texts of 8 and 6 tokens, padded on the right, or two images, or one with a text."""
+    if task == MIXED:
+        return image_with_text(model)
     drawn = torch.Generator().manual_seed(1)
     if task == IMAGES and model.main_input_name != "input_ids":
         return {"pixel_values": torch.randn(2, 3, SIZE, SIZE, dtype=torch.float64, generator=drawn)}

@@ -15,7 +15,20 @@ from axioms.composites import ATTNLRP, BIAS, CP_LRP, UnassignedOperation
 from numeric import attribute, targets
 from numeric.auditing.audit import Audit, audit
 from numeric.models.facts import facts_of
-from tests.census.build import ANSWERS, CAUSAL, MASKED, TAGS, TASKS, Unfit, build, float64, inputs
+from tests.census.build import (
+    ANSWERS,
+    CAUSAL,
+    MASKED,
+    MIXED,
+    TAGS,
+    TASKS,
+    Unfit,
+    build,
+    float64,
+    inputs,
+)
+from tests.census.images import SQUARE, cut_images, packed_images
+from tests.census.sizes import MARK
 
 SECONDS = 120
 
@@ -38,8 +51,9 @@ class Found:
 
 def explained(model: nn.Module, batch: Mapping, task: str) -> float:
     """0 if AttnLRP gives finite relevance that is not all 0, else 1."""
-    found = attribute(model, batch, "attnlrp", TARGETS[task]).relevance
-    return float(not (found.isfinite().all() and found.any()))
+    found = attribute(model, batch, "attnlrp", TARGETS[task])
+    parts = [x for x in (found.relevance, found.patches) if x is not None]
+    return float(not all(x.isfinite().all() and x.any() for x in parts))
 
 
 def conserved(model: nn.Module, batch: Mapping, task: str) -> float:
@@ -72,12 +86,17 @@ def _audited(
 ) -> tuple[Mapping, Audit]:
     """The first of ``examples`` that can be audited; padding may have no keys to attend to."""
     for example in examples:
-        one = {key: value[example : example + 1] for key, value in batch.items()}
+        one = _one(batch, example)
         try:
             return one, audit(model, one, CP_LRP, target=TARGETS[task])
         except ValueError as error:
             refused = error
     raise refused
+
+
+def _one(batch: Mapping, example: int) -> Mapping:
+    mixed = {"input_ids", "pixel_values"} <= batch.keys()  # these have one example
+    return batch if mixed else {key: x[example : example + 1] for key, x in batch.items()}
 
 
 def audited(model: nn.Module, batch: Mapping, task: str) -> float:
@@ -86,19 +105,22 @@ def audited(model: nn.Module, batch: Mapping, task: str) -> float:
     Or how far the causes of a residual are from adding up to it, if that is more.  AttnLRP is
     taken at a finite epsilon, too.
     """
-    one = {key: value[:1] for key, value in batch.items()}
-    errors = []
+    one, errors = _one(batch, 0), []
     for composite, epsilon in ((ATTNLRP, 0.0), (ATTNLRP, 0.125), (CP_LRP, 0.0)):
         options = {"target": TARGETS[task], "epsilon": epsilon}
-        fast = attribute(model, one, composite, **options).relevance[0]
+        fast = attribute(model, one, composite, **options)
         found = audit(model, one, composite, **options)
         gap = abs(sum(found.by_cause().values()) - found.residual) / abs(found.logit)
-        errors += [_difference(torch.from_numpy(found.relevance), fast), gap]
+        pairs = [(found.relevance, fast.relevance), (found.patches, fast.patches)]
+        both = [(torch.from_numpy(x), y[0]) for x, y in pairs if x is not None]
+        errors += [_difference(*(torch.cat(each) for each in zip(*both, strict=True))), gap]
     return max(errors)
 
 
 def left_out(model: nn.Module, batch: Mapping, task: str) -> float:
     """How far Leave-One-Out is from one forward pass per token, as anyone would write it."""
+    if "pixel_values" in batch:
+        return max(_patches_left_out(model, batch, task))
     found = attribute(model, batch, "loo", TARGETS[task])
     naive = torch.zeros_like(found.relevance)
     for example, token in batch["attention_mask"].nonzero().tolist():
@@ -107,6 +129,29 @@ def left_out(model: nn.Module, batch: Mapping, task: str) -> float:
         changed = logit(model, {**batch, "attention_mask": mask}, batch, task, found.target)
         naive[example, token] = found.logit[example] - changed[example]
     return _difference(naive, found.relevance)
+
+
+def _patches_left_out(model: nn.Module, batch: Mapping, task: str) -> Iterator[float]:
+    """Yields how far patches are from one pass each, and the tokens of a text with the image."""
+    pixels = batch["pixel_values"]
+    packed = pixels.ndim < 4 or "image_grid_thw" in batch
+    options = {} if packed else {"patch": SQUARE}
+    found = attribute(model, batch, "loo", TARGETS[task], **options)
+    naive = []
+    for changed in packed_images(pixels) if packed else cut_images(pixels):
+        less = logit(model, {**batch, "pixel_values": changed}, batch, task, found.target)
+        naive.append(found.logit - less)
+    yield _difference(
+        torch.stack(naive, dim=1), found.relevance if found.patches is None else found.patches
+    )
+    if "input_ids" in batch:
+        ids = batch["input_ids"]
+        hidden = {n: batch["attention_mask"].clone() for n in range(ids.shape[1])}
+        for n, mask in hidden.items():
+            mask[0, n] = ids[0, n] == MARK  # placeholders stay
+            less = logit(model, {**batch, "attention_mask": mask}, batch, task, found.target)
+            lost = (found.logit - less).item()
+            yield abs(lost - found.relevance[0, n].item()) / abs(found.logit.item())
 
 
 PLACE = 2
@@ -131,12 +176,16 @@ def logit(model: nn.Module, changed: Mapping, batch: Mapping, task: str, target:
         return found.start_logits[every, target[:, 0]] + found.end_logits[every, target[:, 1]]
     if task in (TAGS, MASKED):
         return found.logits[every, PLACE, target]
-    if task == CAUSAL:
+    if task in (CAUSAL, MIXED) and "decoder_input_ids" in batch:
+        return found.logits[every, -1, target]
+    if task in (CAUSAL, MIXED):
         return found.logits[every, batch["attention_mask"].sum(dim=1) - 1, target]
     return found.logits[every, target]
 
 
 def _difference(a, b):
+    if a.equal(b):  # where no pixel counts, both are 0
+        return 0.0
     return ((a - b).abs().max() / a.abs().max()).item()
 
 
@@ -181,8 +230,6 @@ def measure(item: tuple[str, str], *, columns=tuple(COLUMNS), catch=Exception) -
         return Found(name, task, refusal=reason(error))
     errors = {}
     for column in columns:
-        if column == "Leave-One-Out" and "attention_mask" not in batch:
-            continue
         try:
             with conditions():
                 errors[column] = COLUMNS[column][0](model, batch, task)

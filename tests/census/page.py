@@ -15,12 +15,13 @@ PATH = re.compile(r"\S*/(?=site-packages/)|(?<!\w)/\S*/")
 HEAD = """\
 # Models
 
-Every architecture that Transformers {transformers} has for six tasks, built with random weights and
-two small layers in float64, and what holds of its explanations.
+Every architecture that Transformers {transformers} has for seven tasks, built with random weights
+and two small layers in float64, and what holds of its explanations.
 `python -m tests.census` makes this page, and measures one architecture with
 `--only gemma2`.
 
-- **runs**: the small model could be built and run on two texts, one of them padded, or two images.
+- **runs**: the small model could be built and run on two texts, one of them padded, or two images,
+  or a text with an image.
 - **explained**: `attribute(model, inputs, "attnlrp")` gives finite relevance of what is predicted:
   a class, the next token, both ends of an answer; of a tag and of a masked token at column 2.
 - **conserves**: with every bias and every shift of a norm set to 0, the relevance of CP-LRP adds up
@@ -29,7 +30,7 @@ two small layers in float64, and what holds of its explanations.
 - **audited**: AttnLRP (with ε = 0 and 1/8) and CP-LRP are what the NumPy rules give on the recorded
   operations, and the causes of the residual add up to it, to {audited:.0e}.
 - **Leave-One-Out**: `attribute(model, inputs, "loo")` is what one forward pass per token gives, to
-  {loo:.0e}. Images have no attention mask to leave a patch out with.
+  {loo:.0e}, and per patch of an image, in whose place the mean patch stands.
 
 A dash stands where nothing was measured, for a reason that is listed below. Beside a cross stands
 how far off the worse of two examples is and, where relevance is not conserved, what keeps the rest

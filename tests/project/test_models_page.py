@@ -10,16 +10,16 @@ from tests.census.measure import COLUMNS, measure
 from tests.census.page import NO, YES, row
 
 PAGE = Path(__file__).resolve().parents[2] / "docs" / "MODELS.md"
-CLASSES, ENTITIES, ANSWERS, MASKED, CAUSAL, IMAGES = TASKS
+CLASSES, ENTITIES, ANSWERS, MASKED, CAUSAL, IMAGES, MIXED = TASKS
 SAMPLE = [
     ("xlm-roberta", CLASSES), ("deberta-v2", CLASSES), ("t5", CLASSES), ("mpnet", CLASSES),
     ("opt", CLASSES), ("electra", ENTITIES), ("distilbert", ANSWERS), ("modernbert", MASKED),
     ("gemma2", CAUSAL), ("phi3", CAUSAL), ("mixtral", CAUSAL), ("bloom", CAUSAL), ("rwkv", CAUSAL),
-    ("deit", IMAGES), ("convnext", IMAGES),
+    ("deit", IMAGES), ("convnext", IMAGES), ("llava", MIXED), ("qwen2_5_vl", MIXED),
 ]  # fmt: skip
 LEAST = {
     CLASSES: (90, 80), ENTITIES: (90, 80), ANSWERS: (65, 50), MASKED: (45, 35), CAUSAL: (115, 90),
-    IMAGES: (15, 0),
+    IMAGES: (15, 0), MIXED: (45, 30),
 }  # fmt: skip
 """How many are explained and how many conserve, at least."""
 

@@ -1,0 +1,105 @@
+"""Leave-One-Out for images: one patch of pixels gives way to the mean of all patches."""
+
+from typing import Any
+
+import torch
+from torch import Tensor
+from transformers import PreTrainedModel
+
+from numeric.models.batches import PIXELS, Batch
+from numeric.targets.readout import Readout
+
+SIDE, LEAST = 16, 8
+"""Pixels of a patch's side by default, and the least that counts as the model's own patch."""
+GRID = "image_grid_thw"
+
+
+def patch_losses(
+    model: PreTrainedModel,
+    batch: Batch,
+    readout: Readout,
+    logits: Tensor,
+    *,
+    patch: int | None,
+    batch_size: int,
+) -> Tensor:
+    """Returns ``logits``, (target, batch), minus the logits without each patch.
+
+    A patch gives way to the mean of all patches of its image, pixel by pixel, which a model that
+    cuts its image into these patches maps to the mean of their embeddings.  Patches are squares of
+    ``patch`` pixels, row by row, or the rows of pixels that a processor has cut already.  None is
+    the model's ``patch_size`` if it is at least 8 and divides the image, and 16 otherwise.
+    Returns (target, batch, patch), in logits.
+    Raises ValueError for a size that does not divide the image, and for examples that do not have
+    the same number of images.
+    """
+    whole, mean, number = _cut(model, batch, patch)
+    examples, patches = len(whole), int(number.max()) + 1
+    if batch.mixed and examples > 1:
+        _check_alone(model, batch, readout, logits)
+    pairs = torch.cartesian_prod(torch.arange(examples), torch.arange(patches)).to(whole.device)
+    if type(batch_size) is not int or batch_size < 1:
+        raise ValueError(f"batch_size={batch_size!r}: pass a whole number of copies, at least 1")
+    less = []
+    with torch.no_grad():
+        for example, left_out in (part.unbind(dim=1) for part in pairs.split(batch_size)):
+            inputs = batch.copies(example)
+            here = number == left_out.view(-1, *[1] * (whole.ndim - 1))
+            pixels = torch.where(here, mean[example], whole[example])
+            inputs[PIXELS] = pixels.reshape_as(inputs[PIXELS])
+            rows = readout.run(model, inputs, example)
+            less.append(torch.stack([each.of(rows, example) for each in readout.targets]))
+    without = torch.cat(less, dim=1).to(logits.dtype).unflatten(1, (examples, patches))
+    lost: Tensor = logits[:, :, None] - without
+    return lost
+
+
+def _cut(model: PreTrainedModel, batch: Batch, patch: int | None) -> tuple[Tensor, Tensor, Tensor]:
+    """Returns the pixels by example, the mean patch at every place, and the number of each patch.
+
+    The numbers have the axes of the pixels, of size 1 where a number does not depend on the place.
+    """
+    x = batch.pixel_values
+    if x is None:
+        raise ValueError(f"inputs has no {PIXELS}; pass an image")
+    examples = len(batch.attention_mask)
+    if x.ndim < 4 or GRID in batch.others:
+        if patch is not None:
+            raise ValueError(f"patch={patch!r}: the processor has cut the image; leave it out")
+        x = x.reshape(examples, -1, *x.shape[1 + (x.ndim == 3) :])
+        number = torch.arange(x.shape[1], device=x.device).view(1, -1, *[1] * (x.ndim - 2))
+        return x, x.mean(dim=1, keepdim=True).expand_as(x), number
+    x = x.reshape(examples, -1, *x.shape[-3:])
+    *_, images, _, height, width = x.shape
+    side = _side(model.config, height, width) if patch is None else patch
+    if type(side) is not int or side < 1 or height % side or width % side:
+        raise ValueError(
+            f"patch={side!r}: an image of {height} x {width} pixels cannot be cut into squares of "
+            "this size; pass patch, a divisor of both"
+        )
+    squares = x.unflatten(4, (-1, side)).unflatten(3, (-1, side))
+    mean = squares.mean(dim=(3, 5), keepdim=True).expand_as(squares).reshape_as(x)
+    rows, columns = (torch.arange(n, device=x.device) // side for n in (height, width))
+    grid = rows[:, None] * (width // side) + columns
+    first = torch.arange(images, device=x.device) * (int(grid.max()) + 1)
+    return x, mean, (first[:, None, None] + grid)[None, :, None]
+
+
+def _side(config: Any, height: int, width: int) -> int:
+    size = getattr(getattr(config, "vision_config", config), "patch_size", SIDE)
+    own = type(size) is int and size >= LEAST and not height % size and not width % size
+    return size if own else SIDE
+
+
+def _check_alone(model: PreTrainedModel, batch: Batch, readout: Readout, logits: Tensor) -> None:
+    """Raises ValueError unless each example keeps its logits when the batch is turned round."""
+    turned = torch.arange(logits.shape[1], device=logits.device).flip(0)
+    with torch.no_grad():
+        rows = readout.run(model, batch.copies(turned), turned)
+    again = torch.stack([each.of(rows, turned) for each in readout.targets])
+    unit = torch.finfo(model.dtype).eps ** 0.5
+    if (again - logits[:, turned]).abs().max() > unit * logits.abs().max():
+        raise ValueError(
+            "examples do not have the same number of images or patches, or depend on each other: "
+            "whose image is whose is not known; pass one example at a time"
+        )
