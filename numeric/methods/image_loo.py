@@ -7,6 +7,7 @@ from torch import Tensor
 from transformers import PreTrainedModel
 
 from numeric.models.batches import PIXELS, Batch
+from numeric.targets.chosen import Chosen
 from numeric.targets.readout import Readout
 
 SIDE, LEAST = 16, 8
@@ -14,25 +15,22 @@ SIDE, LEAST = 16, 8
 GRID = "image_grid_thw"
 
 
-def patch_losses(
-    model: PreTrainedModel,
-    batch: Batch,
-    readout: Readout,
-    logits: Tensor,
-    *,
-    patch: int | None,
-    batch_size: int,
-) -> Tensor:
-    """Returns ``logits``, (target, batch), minus the logits without each patch.
+def without_patches(
+    model: PreTrainedModel, batch: Batch, readout: Readout, patch: int | None, batch_size: int
+) -> tuple[list[Chosen], Tensor, Tensor]:
+    """Returns targets, their logits, and the losses without each patch, (target, batch, patch).
 
     A patch gives way to the mean of all patches of its image, pixel by pixel, which a model that
     cuts its image into these patches maps to the mean of their embeddings.  Patches are squares of
     ``patch`` pixels, row by row, or the rows of pixels that a processor has cut already.  None is
     the model's ``patch_size`` if it is at least 8 and divides the image, and 16 otherwise.
-    Returns (target, batch, patch), in logits.
     Raises ValueError for a size that does not divide the image, and for examples that do not have
     the same number of images.
     """
+    with torch.no_grad():
+        rows = readout.run(model, batch.arguments())
+    readout = readout.choose(rows)
+    logits = torch.stack([each.of(rows) for each in readout.targets])
     whole, mean, number = _cut(model, batch, patch)
     examples, patches = len(whole), int(number.max()) + 1
     if batch.mixed and examples > 1:
@@ -50,8 +48,7 @@ def patch_losses(
             rows = readout.run(model, inputs, example)
             less.append(torch.stack([each.of(rows, example) for each in readout.targets]))
     without = torch.cat(less, dim=1).to(logits.dtype).unflatten(1, (examples, patches))
-    lost: Tensor = logits[:, :, None] - without
-    return lost
+    return readout.targets, logits, logits[:, :, None] - without
 
 
 def _cut(model: PreTrainedModel, batch: Batch, patch: int | None) -> tuple[Tensor, Tensor, Tensor]:

@@ -19,18 +19,17 @@ def of_images(
     ``parts`` are the explained parts of the embeddings, ``cs`` the gradients of the sum of
     ``logit``, (batch,), there.  A position is one of the first map of pixels, or a token that the
     model puts before them, as in a classifier of images.
-    Raises ValueError unless the positions are dealt out to the examples in order, which a second
-    pass shows, in which every example weighs otherwise.
+    Raises ValueError unless the positions are dealt out to the examples in order, as a second
+    pass with another weight of each example shows.
     """
     count, ends = len(logit), [entry.embedding for entry in entries]
-    found = by_patch(entries, _products(parts, cs), count)
+    found = by_patch(entries, [part * c for part, c in zip(parts, cs, strict=True)], count)
     if count > 1:
-        chance = torch.Generator().manual_seed(0)
-        weight = 1 + torch.rand(count, generator=chance).to(logit)
-        weighed = torch.autograd.grad(
-            (logit * weight).sum(), ends, retain_graph=True, materialize_grads=True
+        weight = torch.linspace(1, 2, count).to(logit)
+        other = torch.autograd.grad(
+            (logit * weight).sum(), ends, materialize_grads=True, retain_graph=True
         )
-        again = by_patch(entries, _products(parts, weighed), count)
+        again = by_patch(entries, [part * c for part, c in zip(parts, other, strict=True)], count)
         unit = torch.finfo(logit.dtype).eps ** 0.5
         if (again - found * weight[:, None]).abs().max() > unit * found.abs().max():
             raise ValueError(
@@ -44,12 +43,5 @@ def by_patch(entries: Sequence[Entry], of_entries: Sequence[Tensor], examples: i
     """Arranges relevance of all maps of pixels, side by side: (example, position)."""
     pixels = [(x, r) for x, r in zip(entries, of_entries, strict=True) if x.ids is None]
     if not pixels:
-        raise ValueError(
-            "pixel_values reach no linear map, so that no patch has relevance; explain a model "
-            "that maps its pixels"
-        )
+        raise ValueError("pixel_values reach no linear map: explain a model that maps its pixels")
     return torch.cat([entry.by_patch(r, examples) for entry, r in pixels], dim=1)
-
-
-def _products(parts: Sequence[Tensor], cs: Sequence[Tensor]) -> list[Tensor]:
-    return [part * c for part, c in zip(parts, cs, strict=True)]

@@ -1,7 +1,7 @@
 """Leave-One-Out, the reference for LRP."""
 
 import copy
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 
 import torch
@@ -9,7 +9,7 @@ from torch import Tensor
 from transformers import PreTrainedModel
 
 from numeric.methods.budget import by_groups
-from numeric.methods.image_loo import patch_losses
+from numeric.methods.image_loo import without_patches
 from numeric.methods.masking import masked_logits
 from numeric.methods.memory_budget import AUTO
 from numeric.methods.removals import check
@@ -54,11 +54,17 @@ def leave_one_out(
     Nothing makes these differences add up to the logit; ``residual`` is the difference.
     Raises ValueError for a text of one token: without it there is nothing to attend to.
     """
+    images: Sequence[Tensor | None] = []
     if batch.pixel_values is None and patch is not None:
         raise ValueError(f"patch={patch!r}: inputs has no image; leave it out")
+    if batch.pixel_values is not None:
+        targets, logits, lost = without_patches(model, batch, readout, patch, batch_size)
+        images = [*lost]
     if batch.pixel_values is not None and batch.input_ids is None:
-        given = {"removal": removal, "dtype": dtype, "budget": budget, "groups": groups}
-        yield from _of_images(model, batch, readout, patch, batch_size, given)
+        if removal != "attention-mask" or not all(x is None for x in (dtype, budget, groups)):
+            raise ValueError("removal, dtype, budget and groups are of texts: leave them out")
+        for each, logit, own in zip(targets, logits, lost, strict=True):
+            yield Found(own, each.target, logit, {})
         return
     texts = losses(
         model, batch, readout, batch_size=batch_size, removal=removal, memory=memory, dtype=dtype
@@ -70,41 +76,13 @@ def leave_one_out(
     every = max(1, int(words.sum(dim=1).max())) if budget is None else budget
     relevance, details = by_groups(texts.without, words, budget=every, groups=groups, needed=needed)
     targets = texts.readout.targets
-    images: Sequence[Tensor | None] = [None] * len(targets)
-    if batch.mixed:
-        whole_logits = torch.stack(texts.logits)
-        images = [
-            *patch_losses(
-                model, batch, texts.readout, whole_logits, patch=patch, batch_size=batch_size
-            )
-        ]
+    images = images if batch.mixed else [None] * len(targets)
     each_target = zip(targets, texts.logits, texts.starts, relevance, images, strict=True)
     for each, logit, start, own, image in each_target:
         found = {} if budget is None else dict(details)
         found |= {} if image is None else {"patches": image}
         found |= {} if dtype is None else {"logit_in_dtype": start}
         yield Found(own, each.target, logit, found)
-
-
-def _of_images(
-    model: PreTrainedModel,
-    batch: Batch,
-    readout: Readout,
-    patch: int | None,
-    batch_size: int,
-    given: Mapping[str, object],
-) -> Iterator[Found]:
-    """Leaves out the patches of images without a text; ValueError for options of texts."""
-    of_texts = {"removal": "attention-mask"}
-    if wrong := [f"{name}={x!r}" for name, x in given.items() if x != of_texts.get(name)]:
-        raise ValueError(f"{', '.join(wrong)}: patches have no such option; leave it out")
-    with torch.no_grad():
-        rows = readout.run(model, batch.arguments())
-    readout = readout.choose(rows)
-    logits = torch.stack([each.of(rows) for each in readout.targets])
-    lost = patch_losses(model, batch, readout, logits, patch=patch, batch_size=batch_size)
-    for each, logit, own in zip(readout.targets, logits, lost, strict=True):
-        yield Found(own, each.target, logit, {})
 
 
 @dataclass(frozen=True, eq=False)

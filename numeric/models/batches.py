@@ -2,7 +2,7 @@
 
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
-from inspect import Parameter, signature
+from inspect import signature
 from typing import Any
 
 import torch
@@ -17,11 +17,7 @@ DECODER = "decoder_input_ids"
 DECODER_MASK = "decoder_attention_mask"
 PIXELS = "pixel_values"
 SOUND = "input_features"
-FIXED = (
-    "position_ids", "inputs_embeds", "past_key_values", "labels", "use_cache", "cache_position",
-    "encoder_outputs", "logits_to_keep", "mm_encoder_outputs", "decoder_inputs_embeds", "state",
-    "pixel_values_videos", "input_features", "output_attentions", "output_hidden_states",
-)  # fmt: skip
+FIXED = ("labels", "inputs_embeds", "position_ids", "pixel_values_videos", "input_features")
 """Arguments that an image with a text does not come with."""
 
 
@@ -209,9 +205,7 @@ def takes_images(model: PreTrainedModel) -> bool:
 
 def beside_images(model: PreTrainedModel) -> tuple[str, ...]:
     """Names the arguments of a model that images with a text may come with."""
-    named = signature(model.forward).parameters.values()
-    kinds = (Parameter.VAR_KEYWORD, Parameter.VAR_POSITIONAL)
-    return tuple(x.name for x in named if x.name not in FIXED and x.kind not in kinds)
+    return tuple(name for name in signature(model.forward).parameters if name not in FIXED)
 
 
 def placeholder(model: PreTrainedModel) -> int | None:

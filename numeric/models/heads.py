@@ -95,5 +95,6 @@ def _of(model: nn.Module, output: ModelOutput, name: str, axes: int) -> Tensor:
     gives = f"{name} of shape {tuple(found.shape)}" if isinstance(found, Tensor) else "no " + name
     raise NoLogits(
         f"{type(model).__name__} gives {', '.join(output)}, and {gives}; what can be explained are "
-        "classifiers of texts, tokens and images, question answering, and language models"
+        "classifiers of texts, tokens and images, question answering, and language models; another "
+        "number is explained by attribute(model, inputs, of=NAMES, read=FUNCTION)"
     )

@@ -34,6 +34,8 @@ def texts(sections: Sequence[render.Section], *, made: str) -> bytes:
     page = _Page(WIDTH)
     for each in sections:
         page.write(each.title, NORMAL, weight="bold")
+        if each.picture is not None:
+            page.image(each.picture)
         page.tokens(each)
         page.write(each.legend)
         page.write(each.caption)
@@ -124,6 +126,14 @@ class _Page:
                 x += widths[n] + ROOM
             self.y = y + ROW + SMALL + ROOM
         self.y += 2 * ROOM
+
+    def image(self, picture: np.ndarray) -> None:
+        """Draws a picture as wide as the page, and at most as high."""
+        room = self.width - 2 * EDGE
+        width, height = (n * room / max(picture.shape) for n in (picture.shape[1], len(picture)))
+        place = EDGE, EDGE + width, self.y + ROOM + height, self.y + ROOM
+        self.axes.imshow(picture, extent=place, interpolation="nearest")
+        self.y = place[2] + ROOM
 
     def grid(self, grid: _Grid, split: int | None) -> None:
         """Draws a map with the names of its rows and columns."""

@@ -17,6 +17,7 @@ from jinja2 import Environment
 from rich.table import Table
 from rich.text import Text
 
+from numeric.results.overlays import address
 from numeric.spelling import printable
 
 COLOURS = """\
@@ -53,6 +54,8 @@ th, td { padding: 0 1rem 0 0; text-align: left; }
 <h1 style="font-size:1.1rem">{{ title }}</h1>
 {% for s in sections %}{% if sections|length > 1 %}
 <h2 style="font-size:1rem">{{ loop.index }}. {{ s.title }}</h2>
+{% endif %}{% if s.picture is not none %}<p><img src="{{ address(s.picture) }}" alt="relevance of
+patches" style="width:20rem;max-width:100%"></p>
 {% endif %}<p>{% for t in s.cells() %}<span class="token{{ t.sign }}" title="{{ t.value }}"
 style="background:{{ t.background }}">{{ t.token }}</span> {% endfor %}</p>
 <p><small>{{ s.legend }}<br>{{ s.caption }}</small></p>
@@ -129,6 +132,7 @@ class Section:
     caption: the sum of relevance, in words
     legend: the meaning of the colours
     maps: its relevance in the layers of the model
+    picture: an image under the relevance of its patches, (height, width, 3)
     """
 
     tokens: Sequence[str]
@@ -137,6 +141,7 @@ class Section:
     caption: str
     legend: str = LEGEND
     maps: Sequence[LayerMap] = ()
+    picture: np.ndarray | None = None
 
     def cells(self) -> Iterator[dict[str, str]]:
         """Yields every token's text, number and colour for a page."""
@@ -208,7 +213,7 @@ def html(sections: Sequence[Section], *, title: str, made: str) -> str:
     ``made`` is its last line: the model, the method and the program.
     """
     words = {"title": title, "made": made, "layers": LAYERS} | fixed(SOURCE)
-    return printable(PAGE.render(sections=sections, **words))
+    return printable(PAGE.render(sections=sections, address=address, **words))
 
 
 def fixed(source: str) -> dict[str, str]:

@@ -2,7 +2,7 @@
 
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field, replace
-from itertools import islice
+from itertools import islice, zip_longest
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -15,6 +15,7 @@ from transformers import PreTrainedTokenizerBase
 
 from axioms.extras import need
 from numeric.results import pictures, render, stored
+from numeric.results.overlays import overlay
 from numeric.results.render import LayerMap
 from numeric.results.words import pieces, units
 from numeric.spelling import printable
@@ -181,13 +182,16 @@ class Attribution:
         for each in sections(self):
             yield from (Constrain(part, width) for part in each.terminal())
 
-    def html(self) -> str:
-        """Returns a self-contained page of all texts, with colours and numbers."""
-        return page(sections(self), self)
+    def html(self, images: Sequence[object] = (), grid: tuple[int, int] | None = None) -> str:
+        """Returns a self-contained page of all texts, with colours and numbers.
 
-    def png(self) -> bytes:
-        """Draws all texts as a picture, every token on its colour and above its number."""
-        return pictures.texts(sections(self), made=made(self))
+        ``images``, one of each example, stand under the relevance of their patches (``overlay``).
+        """
+        return page(sections(self, images, grid), self)
+
+    def png(self, images: Sequence[object] = (), grid: tuple[int, int] | None = None) -> bytes:
+        """Draws all texts as a picture, with ``images`` as in ``html``."""
+        return pictures.texts(sections(self, images, grid), made=made(self))
 
 
 def section(
@@ -213,12 +217,11 @@ def _caption(a: Attribution, sample: int) -> str:
     """Writes the sum of one example's relevance, in words."""
     if a.method == ROLLOUT:
         return "Shares of attention, which are not logits: they sum to 1 whatever the model says."
-    of_image = 0.0 if a.patches is None else a.patches[sample].sum().item()
-    image = "" if a.patches is None else f" + the image {of_image:+z.4f}"
+    of_image = None if a.patches is None else a.patches[sample].sum().item()
+    image = "" if of_image is None else f" + the image {of_image:+z.4f}"
     said = (
         f"Logit {a.logit[sample]:+z.4f} = relevance of the tokens "
-        f"{a.logit[sample] - a.residual[sample] - of_image:+z.4f}{image}"
-        f" + residual {a.residual[sample]:+z.4f}."
+        f"{a.relevance[sample].sum():+z.4f}{image} + residual {a.residual[sample]:+z.4f}."
     )
     from numeric.methods.catalogue import METHODS
 
@@ -228,8 +231,13 @@ def _caption(a: Attribution, sample: int) -> str:
     return f"{said} Does {a.method} conserve relevance? {conserves[0].upper()}{conserves[1:]}."
 
 
-def sections(a: Attribution) -> list[render.Section]:
-    return [section(a, n) for n in range(len(a.relevance))]
+def sections(
+    a: Attribution, images: Sequence[object] = (), grid: tuple[int, int] | None = None
+) -> list[render.Section]:
+    values = (a.relevance if a.patches is None else a.patches).tolist()
+    drawn = [overlay(x, r, grid) for x, r in zip(images, values, strict=bool(len(images)))]
+    found = [section(a, n) for n in range(len(values))]
+    return [replace(x, picture=y) for x, y in zip_longest(found, drawn)]
 
 
 def page(found: Sequence[render.Section], a: Attribution) -> str:

@@ -59,7 +59,13 @@ def test_leave_one_out_is_the_loop(tiny, batch, removal, batch_size):
     want = loop(tiny, batch, a.target, LOOPS[removal])
     torch.testing.assert_close(a.relevance, want, rtol=1e-10, atol=1e-10)
     given = {"removal": removal, "batch_size": batch_size}
-    assert a.options == given | {"memory": "auto", "dtype": None, "budget": None, "groups": None}
+    assert a.options == given | {
+        "memory": "auto",
+        "dtype": None,
+        "budget": None,
+        "groups": None,
+        "patch": None,
+    }
 
 
 @pytest.mark.parametrize("removal", LOOPS)
