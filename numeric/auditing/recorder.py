@@ -138,7 +138,8 @@ class Recorder:
             origin, _ = self.draft.origin()
             leaf = self.draft.leaf(out, WORD, name=origin.module, origin=origin)
             self.draft.put(out, leaf)
-            self.words[leaf] = self.entries.all[-1]
+            self.words[leaf] = entry = self.entries.all[-1]
+            self.draft.put(entry.leaf, leaf)
         elif call.role == EMBEDDING:
             setattr(out, ORIGIN, self.draft.origin())  # positions, which are added to words
         return out

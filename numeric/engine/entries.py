@@ -229,6 +229,8 @@ class Entries:
         if joins or len(entries) != 1 or (len(found) > 1 and not moves):
             for entry in entries:
                 self._end(entry)
+                if call.fills and args[0] is entry.embedding:
+                    self._part(engine, entry)
             return handler(engine, use)
         (entry,), (each, *_) = entries, found
         x, word, token_type = each.tensor, each.word, each.token_type
@@ -265,6 +267,12 @@ class Entries:
     def _follow(self, out: Tensor, entry: Entry, word: Tensor, token_type: Tensor | None) -> Tensor:
         self.rising[id(out)] = Rising(out, entry, word, token_type)
         return out
+
+    def _part(self, engine: Rules, entry: Entry) -> None:
+        """Reads an embedding where it was looked up, because an image is written over tokens."""
+        if not entry.leaf.equal(entry.embedding):
+            engine.refuse("a write of an image into embeddings that are scaled or added to")
+        entry.embedding = entry.leaf
 
     def _end(self, entry: Entry) -> None:
         self.rising = {key: each for key, each in self.rising.items() if each.entry is not entry}

@@ -52,10 +52,7 @@ def without_patches(
 
 
 def _cut(model: PreTrainedModel, batch: Batch, patch: int | None) -> tuple[Tensor, Tensor, Tensor]:
-    """Returns the pixels by example, the mean patch at every place, and the number of each patch.
-
-    The numbers have the axes of the pixels, of size 1 where a number does not depend on the place.
-    """
+    """Returns the pixels by example, the mean patch at each place, and the number of each patch."""
     x = batch.pixel_values
     if x is None:
         raise ValueError(f"inputs has no {PIXELS}; pass an image")

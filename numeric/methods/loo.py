@@ -31,8 +31,8 @@ def leave_one_out(
     memory: int | str = AUTO,
     dtype: str | None = None,
     budget: int | None = None,
-    groups: int | Tensor | None = None,
     patch: int | None = None,
+    groups: int | Tensor | None = None,
 ) -> Iterator[Found]:
     """Computes LOO_i = f(x) - f(x without i) by the attention mask (Sec. 2.1, 4.1).
 

@@ -14,6 +14,17 @@ Picture = np.ndarray
 INK = 0.6  # of the strongest patch
 
 
+def of_each(
+    images: Sequence[object], relevance: Sequence[Sequence[float]], grid: tuple[int, int] | None
+) -> Sequence[Picture | None]:
+    """Lays relevance over an image of each example, if there are images."""
+    if len(images) not in (0, len(relevance)):
+        raise ValueError(f"{len(images)} images for {len(relevance)} examples; pass one of each")
+    if not len(images):
+        return [None] * len(relevance)
+    return [overlay(x, r, grid) for x, r in zip(images, relevance, strict=True)]
+
+
 def overlay(image: object, relevance: Sequence[float], grid: tuple[int, int] | None) -> Picture:
     """Tints each patch of ``image``, (height, width, 3) from 0 to 255, by its relevance.
 

@@ -2,7 +2,7 @@
 
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field, replace
-from itertools import islice, zip_longest
+from itertools import islice
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -14,8 +14,7 @@ from torch import Tensor
 from transformers import PreTrainedTokenizerBase
 
 from axioms.extras import need
-from numeric.results import pictures, render, stored
-from numeric.results.overlays import overlay
+from numeric.results import overlays, pictures, render, stored
 from numeric.results.render import LayerMap
 from numeric.results.words import pieces, units
 from numeric.spelling import printable
@@ -234,10 +233,10 @@ def _caption(a: Attribution, sample: int) -> str:
 def sections(
     a: Attribution, images: Sequence[object] = (), grid: tuple[int, int] | None = None
 ) -> list[render.Section]:
-    values = (a.relevance if a.patches is None else a.patches).tolist()
-    drawn = [overlay(x, r, grid) for x, r in zip(images, values, strict=bool(len(images)))]
+    values = a.relevance if a.patches is None else a.patches
+    drawn = overlays.of_each(images, values.tolist(), grid)
     found = [section(a, n) for n in range(len(values))]
-    return [replace(x, picture=y) for x, y in zip_longest(found, drawn)]
+    return [replace(x, picture=y) for x, y in zip(found, drawn, strict=True)]
 
 
 def page(found: Sequence[render.Section], a: Attribution) -> str:

@@ -102,6 +102,7 @@ CALLS = {
     # methods and options
     "no such method": (given("lrp"), f"unknown method 'lrp'; {NAMES}, or a Composite"),
     "share": (given("attnlrp", share="position"), "share='position': pass one of embedding, word"),
+    "a patch of a text": (given("loo", patch=8), "patch=8: inputs has no image; leave it out"),
     "steps": (given(IG, steps=0), "steps=0" + AT_LEAST),
     "tolerance": (given(IG, tolerance=0.0),
         "tolerance=0.0: pass a number of logits above 0, or None"),

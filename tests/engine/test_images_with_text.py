@@ -1,0 +1,133 @@
+"""An image and its text share one logit: relevance of tokens, of patches, and the residual."""
+
+import numpy as np
+import pytest
+import torch
+
+from axioms.composites import CP_LRP
+from numeric import Attribution, attribute, audit
+from numeric.models.patches import is_altered
+from numeric.results.overlays import overlay
+from tests.census.build import MIXED, with_inputs
+from tests.census.measure import without_shifts
+from tests.census.sizes import MARK
+from tests.support.cases import close
+from tests.support.traces import watch
+
+pytestmark = pytest.mark.usefixtures("float64")
+PATCHES = {"llava": 5, "paligemma": 16, "qwen2_vl": 16, "idefics3": 4, "mistral3": 16, "gemma3": 16,
+    "kosmos-2": 17, "internvl": 17, "blip": 17}  # fmt: skip
+"""Positions of the first map of pixels, and of a class token before them."""
+SHIFTED = ("kosmos-2",)  # which adds positions after the image is in the text
+
+
+@pytest.mark.parametrize("name", PATCHES)
+def test_tokens_and_patches_have_all_of_the_logit_without_biases(name):
+    model, inputs = with_inputs(name, MIXED)
+    before = {key: x.clone() for key, x in model.state_dict().items()}
+    a = attribute(model, inputs)
+    with without_shifts(model):
+        b = attribute(model, inputs, CP_LRP)
+    assert a.patches.shape == (1, PATCHES[name])
+    assert a.relevance.any()
+    assert not a.relevance[inputs["input_ids"] == MARK].any()
+    close(a.relevance.sum(dim=1) + a.patches.sum(dim=1) + a.residual, a.logit)
+    if name not in SHIFTED:
+        close(b.relevance.sum(dim=1) + b.patches.sum(dim=1), b.logit, tolerance=1e-9)
+    assert all(x.equal(before[key]) for key, x in model.state_dict().items())
+    assert not is_altered(model)
+
+
+@pytest.mark.parametrize("name", ["llava", "qwen2_vl", "paligemma"])
+def test_gradient_x_input_is_that_of_autograd_at_both_entries(name):
+    model, inputs = with_inputs(name, MIXED)
+    a = attribute(model, inputs, "gradient-x-input")
+    convolutions = (torch.nn.Conv2d, torch.nn.Conv3d)
+    pixels = next(m for m in model.modules() if isinstance(m, convolutions))
+    words, maps = [], []
+    with watch(model.get_input_embeddings(), words.append), watch(pixels, maps.append):
+        logits = model(**inputs).logits
+    cs = torch.autograd.grad(logits[0, -1, a.target[0]], words + maps)
+    (of_words, of_pixels) = (x.detach() * c for x, c in zip(words + maps, cs, strict=True))
+    close(a.relevance, of_words.sum(dim=-1))
+    close(a.patches[:, -of_pixels[:, 0].numel() :], of_pixels.sum(dim=1).reshape(1, -1))
+
+
+def doubled(inputs):
+    """A second example: the text backwards around the places of the image, another image."""
+    ids = inputs["input_ids"]
+    other = torch.where(ids == MARK, ids, 60 - ids)
+    pixels = torch.cat([inputs["pixel_values"], 1 + inputs["pixel_values"].roll(5, -1)])
+    alike = {key: torch.cat([x, x]) for key, x in inputs.items()}
+    return alike | {"input_ids": torch.cat([ids, other]), "pixel_values": pixels}
+
+
+@pytest.mark.parametrize("method", ["attnlrp", "loo"])
+@pytest.mark.parametrize("name", ["llava", "qwen2_vl", "idefics3"])
+def test_examples_of_a_batch_are_explained_as_they_are_alone(name, method):
+    model, inputs = with_inputs(name, MIXED)
+    both = doubled(inputs)
+    a, size = attribute(model, both, method), len(inputs["pixel_values"])
+    for n in range(2):
+        one = {key: x.unflatten(0, (2, -1))[n] for key, x in both.items()}
+        b = attribute(model, one, method, target=a.target[n].item())
+        assert len(one["pixel_values"]) == size
+        close(a.relevance[n], b.relevance[0])
+        close(a.patches[n], b.patches[0])
+
+
+def test_images_that_belong_to_one_example_of_two_are_refused():
+    model, inputs = with_inputs("llava", MIXED)
+    both = doubled(inputs)
+    ids = both["input_ids"]
+    first = torch.cat([ids[:1], ids[:1]], dim=1)
+    inputs = {"input_ids": torch.cat([first, first.where(first != MARK, 20)]),
+        "pixel_values": both["pixel_values"]}  # fmt: skip
+    for method in ("attnlrp", "loo"):
+        with pytest.raises(ValueError, match="pass one example at a time"):
+            attribute(model, inputs, method)
+
+
+def test_the_audit_gives_the_relevance_of_patches():
+    model, inputs = with_inputs("qwen2_vl", MIXED)
+    a, found = attribute(model, inputs), audit(model, inputs)
+    close(a.patches[0], torch.from_numpy(found.patches))
+    assert found.residual == pytest.approx(sum(found.by_cause().values()), abs=1e-9)
+
+
+BAD = {
+    "no placeholder": (lambda x: x | {"input_ids": x["input_ids"] + 5}, {},
+        "no text has the placeholder of an image, token 4: put it into the text"),
+    "one placeholder less": (lambda x: x | {"input_ids": x["input_ids"].scatter(
+        1, torch.tensor([[3]]), 9)}, {}, "itself fails on this input.*do not match.*check"),
+    "no image": (lambda x: {"input_ids": x["input_ids"]}, {}, "has no pixel_values: pass"),
+    "whole pixels": (lambda x: x | {"pixel_values": x["pixel_values"].long()}, {}, "int64; pass"),
+    "a method of texts": (dict, {"method": "gim"}, "explains texts alone.*pass one of attnlrp"),
+    "a patch of 7": (dict, {"method": "loo", "patch": 7}, "64 x 64 pixels cannot.*a divisor"),
+}  # fmt: skip
+
+
+@pytest.mark.parametrize("case", BAD)
+def test_a_bad_call_has_one_error_with_the_next_step(case):
+    change, options, said = BAD[case]
+    model, inputs = with_inputs("llava", MIXED)
+    with pytest.raises(ValueError, match=said):
+        attribute(model, change(inputs), **options)
+
+
+def test_red_and_hatched_blue_patches_lie_over_the_image_on_pages_and_pictures(tmp_path):
+    model, inputs = with_inputs("llava", MIXED)
+    a = attribute(model, inputs)
+    image = np.full((64, 64, 3), 200, dtype=np.uint8)
+    found = overlay(image, [9.0, 2.0, -1.0, 0.0, 0.5], None).astype(int)  # the first is no patch
+    red, blue = found[..., 0] - found[..., 2], found[..., 2] - found[..., 0]
+    assert red[:32, :32].min() > blue[:32, 32:].max()
+    assert blue[:32, 32:].min() > 0
+    assert not red[32:, :32].any()
+    assert [len(np.unique(found[:32, x, 2])) for x in (slice(32), slice(32, 64))] == [1, 2]
+    assert ["base64," in page for page in (a.html([image]), a.html())] == [True, False]
+    assert len(a.png([image])) > len(a.png())
+    a.save(tmp_path / "a")
+    assert Attribution.load(tmp_path / "a").patches.equal(a.patches)
+    with pytest.raises(ValueError, match="2 images for 1 examples; pass one of each"):
+        a.png([image, image])
