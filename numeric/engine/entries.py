@@ -87,10 +87,7 @@ class Entry:
         )
 
     def by_patch(self, r: Tensor, examples: int) -> Tensor:
-        """Sums relevance of pixels over channels, and deals positions out: (example, position).
-
-        Raises ValueError where examples do not have the same number of positions.
-        """
+        """Sums relevance of pixels over channels, and deals positions out: (example, position)."""
         moved = self.embedding.shape[1:] != self.leaf.shape[1:]
         r = r.sum(dim=-1 if moved else self.channels)
         if r.numel() % examples:

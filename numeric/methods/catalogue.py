@@ -173,8 +173,7 @@ METHODS: dict[str, Method] = {
 }
 
 WITH_RULES = tuple(each.name for each in METHODS.values() if each.composite)
-WITH_IMAGES = ("loo",)
-"""Methods without rules that explain an image that comes with a text."""
+WITH_IMAGES = ("loo",)  # and without rules: these explain an image that comes with a text
 
 
 def table(methods: Mapping[str, Method] = METHODS) -> str:

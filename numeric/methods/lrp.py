@@ -89,7 +89,8 @@ def lrp(
     for each, logit, end in zip(targets, logits, sums, strict=True):
         more = end is not sums[-1] or batch.mixed
         found = iter(torch.autograd.grad(end, asked, allow_unused=optional, retain_graph=more))
-        cs = [_zeros(next(found), entry.embedding) for entry in entries]
+        both = [(next(found), entry.embedding) for entry in entries]
+        cs = [torch.zeros_like(x) if c is None else c for c, x in both]
         c = by_token(cs)
         details: dict[str, Any] = {
             "inside": inside.relevance(found, channels=channels, image=image)
@@ -130,10 +131,6 @@ def check_gradient(model: PreTrainedModel, logits: Tensor) -> None:
             "torch shows: some module detaches its input, or leaves torch; explain a model "
             "that does not"
         )
-
-
-def _zeros(c: Tensor | None, x: Tensor) -> Tensor:
-    return torch.zeros_like(x) if c is None else c
 
 
 def check_share(share: object) -> None:

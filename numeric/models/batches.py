@@ -144,9 +144,7 @@ def make_batch(model: PreTrainedModel, inputs: Mapping[str, Tensor], facts: Mode
 
 def _others(given: dict[str, Tensor], facts: ModelFacts) -> dict[str, Tensor]:
     """Takes tensors without a field of Batch out of ``given``, such as the sizes of images."""
-    own = {*KEYS, DECODER, PIXELS}
-    if facts.token_types is None:
-        own -= {"token_type_ids"}
+    own = {*KEYS, DECODER, PIXELS} - {"token_type_ids" if facts.token_types is None else ""}
     return {key: given.pop(key) for key in [*given] if key not in own}
 
 
@@ -201,11 +199,6 @@ def takes_images(model: PreTrainedModel) -> bool:
     """Decides whether a model reads a text, and images with it."""
     takes = signature(model.forward).parameters
     return PIXELS in takes and "input_ids" in takes
-
-
-def beside_images(model: PreTrainedModel) -> tuple[str, ...]:
-    """Names the arguments of a model that images with a text may come with."""
-    return tuple(name for name in signature(model.forward).parameters if name not in FIXED)
 
 
 def placeholder(model: PreTrainedModel) -> int | None:

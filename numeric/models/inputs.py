@@ -77,7 +77,7 @@ def _structure_problems(model: PreTrainedModel, inputs: Mapping[str, object]) ->
         return
     keys: tuple[str, ...] = (*KEYS, DECODER) if _has_decoder(model) else KEYS
     if inputs.get(PIXELS) is not None and batches.takes_images(model):
-        keys = batches.beside_images(model)
+        keys = tuple(x for x in signature(model.forward).parameters if x not in batches.FIXED)
     unknown = [key for key in inputs if key not in keys]
     if unknown:
         yield f"inputs has {', '.join(map(repr, unknown))}; it may have {', '.join(keys)}"

@@ -9,14 +9,12 @@ import numpy as np
 
 from axioms.extras import need
 
-Picture = np.ndarray
-"""(height, width, 3), from 0 to 255."""
 INK = 0.6  # of the strongest patch
 
 
 def of_each(
     images: Sequence[object], relevance: Sequence[Sequence[float]], grid: tuple[int, int] | None
-) -> Sequence[Picture | None]:
+) -> Sequence[np.ndarray | None]:
     """Lays relevance over an image of each example, if there are images."""
     if len(images) not in (0, len(relevance)):
         raise ValueError(f"{len(images)} images for {len(relevance)} examples; pass one of each")
@@ -25,7 +23,7 @@ def of_each(
     return [overlay(x, r, grid) for x, r in zip(images, relevance, strict=True)]
 
 
-def overlay(image: object, relevance: Sequence[float], grid: tuple[int, int] | None) -> Picture:
+def overlay(image: object, relevance: Sequence[float], grid: tuple[int, int] | None) -> np.ndarray:
     """Tints each patch of ``image``, (height, width, 3) from 0 to 255, by its relevance.
 
     ``grid`` is (rows, columns), by default the largest square that the positions fill.  Positions
@@ -49,7 +47,7 @@ def overlay(image: object, relevance: Sequence[float], grid: tuple[int, int] | N
     return np.asarray(((1 - ink) * grey + ink * tint).round(), dtype=np.uint8)
 
 
-def address(picture: Picture) -> str:
+def address(picture: np.ndarray) -> str:
     """Returns a picture as an address that a page holds: a PNG in base64."""
     need("a picture", "matplotlib")
     from matplotlib.image import imsave

@@ -27,7 +27,6 @@ def image_with_text(model: nn.Module) -> dict[str, Tensor]:
         "mm_token_type_ids": (ids == MARK).long(),
         "image_embeds_position_mask": ids == MARK,
         "qformer_input_ids": ids[:, :3],
-        "cross_attention_mask": ones[:, :, None, None] * torch.tensor([1, 0, 0, 0]),
         "image_attention_mask": ones[:, :, None],
         "bbox": torch.zeros(1, ids.shape[1], 4, dtype=torch.int64),
     }
@@ -51,20 +50,11 @@ def image(model: nn.Module) -> dict[str, Tensor]:
         shape = (3, patch, patch) if kind in IN_MAPS else (3 * frames * patch**2,)
         pixels = torch.randn(SIDE**2, *shape, **rows)
         if kind not in PACKED:
-            merged = (
-                {"image_merge_sizes": torch.tensor([2])} if "image_merge_sizes" in takes else {}
-            )
-            grid = torch.tensor([[1, SIDE, SIDE]])
-            return {"pixel_values": pixels, "image_grid_thw": grid} | merged
+            return {"pixel_values": pixels, "image_grid_thw": torch.tensor([[1, SIDE, SIDE]])}
         seen = torch.ones(1, SIDE**2, dtype=torch.int64)
         shapes = torch.tensor([[SIDE, SIDE]])
         return {"pixel_values": pixels[None], "spatial_shapes": shapes,
             "pixel_attention_mask": seen}  # fmt: skip
-    if "aspect_ratio_ids" in takes:
-        tiles = torch.tensor([[[1, 0, 0, 0]]])
-        pixels = torch.randn(1, 1, 4, 3, size, size, **rows)
-        return {"pixel_values": pixels, "aspect_ratio_ids": tiles[:, :, 0],
-            "aspect_ratio_mask": tiles}  # fmt: skip
     images = (SEVERAL[kind],) if kind in SEVERAL else ()
     found = {"pixel_values": torch.randn(1, *images, 3, size, size, **rows)}
     if "image_sizes" in takes and kind not in ("llava", "video_llava"):
