@@ -6,9 +6,9 @@ import torch
 from torch import Tensor
 from transformers import PreTrainedModel
 
-from numeric.models.batches import PIXELS, Batch
-from numeric.targets.chosen import Chosen
-from numeric.targets.readout import Readout
+from lrp_axioms.numeric.models.batches import PIXELS, Batch
+from lrp_axioms.numeric.targets.chosen import Chosen
+from lrp_axioms.numeric.targets.readout import Readout
 
 SIDE, LEAST = 16, 8
 """Pixels of a patch's side by default, and the least that counts as the model's own patch."""

@@ -7,7 +7,7 @@ from math import isqrt
 
 import numpy as np
 
-from axioms.extras import need
+from lrp_axioms.axioms.extras import need
 
 INK = 0.6  # of the strongest patch
 
