@@ -1,63 +1,10 @@
 """Layer 2: relevance of real models (NumPy, PyTorch, Transformers)."""
 
-from importlib import import_module
+if "." not in __name__:  # the short name in a checkout
+    from lrp_axioms.short_names import share
 
-TYPE_CHECKING = False  # for type checkers, which take it for true; to load typing takes time
-if TYPE_CHECKING:
-    from numeric.attribution import (
-        attribute,
-        attribute_each,
-        explain,
-        propagation,
-    )
-    from numeric.auditing.audit import Audit, audit
-    from numeric.auditing.testing import assert_conserves
-    from numeric.compiling import compiled
-    from numeric.evaluation.faithfulness import evaluate
-    from numeric.generation.explaining import explain_generation
-    from numeric.generation.result import Generation
-    from numeric.layer_mixes import sweep
-    from numeric.planning import plan
-    from numeric.results.result import Attribution
+    share(__name__)
 
-_HOME = {
-    "Attribution": "numeric.results.result",
-    "attribute": "numeric.attribution",
-    "attribute_each": "numeric.attribution",
-    "Audit": "numeric.auditing.audit",
-    "audit": "numeric.auditing.audit",
-    "assert_conserves": "numeric.auditing.testing",
-    "compiled": "numeric.compiling",
-    "evaluate": "numeric.evaluation.faithfulness",
-    "explain": "numeric.attribution",
-    "explain_generation": "numeric.generation.explaining",
-    "Generation": "numeric.generation.result",
-    "plan": "numeric.planning",
-    "propagation": "numeric.attribution",
-    "sweep": "numeric.layer_mixes",
-}
-__all__ = [
-    "Attribution",
-    "Audit",
-    "Generation",
-    "assert_conserves",
-    "attribute",
-    "attribute_each",
-    "audit",
-    "compiled",
-    "evaluate",
-    "explain",
-    "explain_generation",
-    "plan",
-    "propagation",
-    "sweep",
-]
-
-
-if not TYPE_CHECKING:  # or no name would be unknown
-
-    def __getattr__(name):
-        # Lazily, so that the NumPy reference can be imported without PyTorch.
-        if name in _HOME:
-            return getattr(import_module(_HOME[name]), name)
-        raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
+TYPE_CHECKING = False
+if not TYPE_CHECKING:
+    from lrp_axioms import __getattr__ as __getattr__  # such as explain and audit

@@ -15,10 +15,9 @@ weight it is.
 from collections.abc import Callable, Iterable
 
 import sympy as sp
+from lrp_axioms.axioms.decide.identity import Number, generic, lowest_terms
+from lrp_axioms.axioms.derivations.derive import EPS, OUTPUT, Derivation, Operation, Step
 from sympy import Eq, Matrix
-
-from axioms.decide.identity import Number, generic, lowest_terms
-from axioms.derivations.derive import EPS, OUTPUT, Derivation, Operation, Step
 
 GAMMA, ALPHA, BETA = sp.symbols("gamma alpha beta", positive=True)
 

@@ -1,6 +1,6 @@
 """Marks a function of a few lines as a propagation rule of one's own.
 
-    from axioms.own_rules import rule, sign
+    from lrp_axioms.axioms.own_rules import rule, sign
 
     @rule("product")
     def halves(x, y, z, R, eps):
@@ -21,13 +21,12 @@ from types import FunctionType
 from typing import TypeAlias
 
 import sympy as sp
+from lrp_axioms.axioms import kinds
+from lrp_axioms.axioms.decide.reals import EPS
+from lrp_axioms.axioms.decide.signs import CASES, Sign, resolved
+from lrp_axioms.axioms.own_rules.operations import MATRIX_PRODUCTS, OPERATIONS, Operation
+from lrp_axioms.axioms.scoreboard.witness import NEAR_0
 from sympy.logic.boolalg import BooleanAtom, BooleanFunction
-
-from axioms import kinds
-from axioms.decide.reals import EPS
-from axioms.decide.signs import CASES, Sign, resolved
-from axioms.own_rules.operations import MATRIX_PRODUCTS, OPERATIONS, Operation
-from axioms.scoreboard.witness import NEAR_0
 
 Nested: TypeAlias = "sp.Expr | list[Nested]"  # a number, or a list with an entry per input
 Shape: TypeAlias = int | tuple[int | None, ...] | None
@@ -127,11 +126,11 @@ def symbols(kind: str, count: int | None) -> list[Nested]:
 def next_step(error: BaseException, otherwise: str) -> str:
     """How to mend an error in a user's code."""
     if isinstance(error, NameError):
-        homes = {"axioms.own_rules": ("rule", "sign"), "sympy": sp.__all__}
+        homes = {"lrp_axioms": ("rule", "sign"), "sympy": sp.__all__}
         for home, names in homes.items():
             if error.name in names:
                 return f"write `from {home} import {error.name}` at the top of the file"
-        return "rule and sign are in axioms.own_rules; Rational, Max and other names in sympy"
+        return "rule and sign are in lrp_axioms; Rational, Max and other names in sympy"
     if isinstance(error, TypeError) and str(error).endswith(" as text"):
         return "the operands are symbols, so do not print or format them"
     if isinstance(error, TypeError) and re.search("to float|ufunc", str(error)):
@@ -243,7 +242,7 @@ def _expression(found: object, known: set[sp.Symbol]) -> sp.Expr:
         raise _Malformed(f"returned {found}, which holds a float; write Rational(1, 2) for 0.5")
     if value.has(sp.sign):
         raise _Malformed(
-            f"returned {found}; sympy.sign(0) is 0, so write `from axioms.own_rules import sign`, "
+            f"returned {found}; sympy.sign(0) is 0, so write `from lrp_axioms import sign`, "
             "which is 1 there, or sympy.Piecewise"
         )
     if not all(map(_is_decidable, sp.preorder_traversal(value))):

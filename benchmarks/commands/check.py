@@ -4,11 +4,10 @@ from pathlib import Path
 from typing import Annotated
 
 import typer
+from lrp_axioms.axioms.check import check as checked
+from lrp_axioms.benchmarks.commands.console import mendable, problems
+from lrp_axioms.benchmarks.commands.output import answer, present
 from rich.text import Text
-
-from axioms.check import check as checked
-from benchmarks.commands.console import mendable, problems
-from benchmarks.commands.output import answer, present
 
 
 def check(

@@ -8,13 +8,12 @@ from functools import cached_property
 from typing import Any, NamedTuple
 
 import torch
+from lrp_axioms.numeric.engine.marks import Args, Function, Kwargs, Tensors, reached
+from lrp_axioms.numeric.engine.operations import GRADIENT, MOVE, NOTHING, ROLES
+from lrp_axioms.numeric.engine.refusals import UNSEEN
 from torch import Tensor
 from torch.autograd.function import BackwardCFunction
 from torch.nn import functional
-
-from numeric.engine.marks import Args, Function, Kwargs, Tensors, reached
-from numeric.engine.operations import GRADIENT, MOVE, NOTHING, ROLES
-from numeric.engine.refusals import UNSEEN
 
 SPECIAL = re.compile(r"__(?:[ir]?)([a-z]+)__")  # of operators: + calls __add__, __radd__, __iadd__
 INSTEAD = {
@@ -109,7 +108,7 @@ def foreign(backward: type) -> tuple[str, ...]:
     if not issubclass(backward, BackwardCFunction):
         return ()
     own = getattr(backward, "_forward_cls", BackwardCFunction).__module__
-    return () if own.startswith("numeric.") else (backward.__name__, INSTEAD.get(own, ""))
+    return () if own.startswith("lrp_axioms.") else (backward.__name__, INSTEAD.get(own, ""))
 
 
 def checkpoints() -> bool:

@@ -11,12 +11,11 @@ from functools import cache, partial
 from typing import Any
 
 import torch
+from lrp_axioms.numeric.engine import rules
+from lrp_axioms.numeric.models import patches
+from lrp_axioms.numeric.models.patches import Model
 from torch import Tensor, nn
 from torch.nn import functional
-
-from numeric.engine import rules
-from numeric.models import patches
-from numeric.models.patches import Model
 
 BLOOM = "transformers.models.bloom.modeling_bloom"
 LIBRARIES = {"bitsandbytes", "hqq"}

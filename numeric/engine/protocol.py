@@ -3,10 +3,9 @@
 from collections.abc import Callable
 from typing import Any, Protocol
 
+from lrp_axioms.axioms import kinds
+from lrp_axioms.numeric.engine.calls import Use
 from torch import Tensor
-
-from axioms import kinds
-from numeric.engine.calls import Use
 
 
 class Rules(Protocol):

@@ -4,10 +4,9 @@ from numbers import Real
 from typing import Any
 
 import torch
+from lrp_axioms.axioms.composites import Composite
+from lrp_axioms.numeric.engine.engine import Propagation
 from torch import nn
-
-from axioms.composites import Composite
-from numeric.engine.engine import Propagation
 
 
 def applied(

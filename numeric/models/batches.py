@@ -5,11 +5,10 @@ from dataclasses import dataclass
 from typing import Any
 
 import torch
+from lrp_axioms.numeric.models.facts import ModelFacts
+from lrp_axioms.numeric.models.families import FIRST
 from torch import Tensor, nn
 from transformers import PreTrainedModel
-
-from numeric.models.facts import ModelFacts
-from numeric.models.families import FIRST
 
 KEYS = ("input_ids", "attention_mask", "token_type_ids")
 DECODER = "decoder_input_ids"

@@ -7,8 +7,7 @@ from collections.abc import Sequence
 from typing import Protocol
 
 import numpy as np
-
-from numeric.reference.rules import share
+from lrp_axioms.numeric.reference.rules import share
 
 
 class Map(Protocol):

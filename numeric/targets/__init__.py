@@ -21,9 +21,8 @@ from numbers import Real
 from typing import Any
 
 import torch
+from lrp_axioms.numeric.spelling import NAME
 from torch import Tensor
-
-from numeric.spelling import NAME
 
 
 class Own(Enum):

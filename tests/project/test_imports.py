@@ -9,7 +9,7 @@ from pathlib import Path
 
 import pytest
 
-import numeric
+import lrp_axioms
 
 ROOT = Path(__file__).resolve().parents[2]
 
@@ -27,7 +27,8 @@ FORBIDDEN = {
 
 def imported_with(module: str, suspects: tuple[str, ...]) -> set[str]:
     """Returns the ``suspects`` that a fresh interpreter has loaded after ``import module``."""
-    code = f"import sys, {module}; print(*(set({suspects!r}) & set(sys.modules)))"
+    names = "{x.removeprefix('lrp_axioms.') for x in sys.modules}"
+    code = f"import sys, {module}; print(*(set({suspects!r}) & {names}))"
     fresh = subprocess.run(
         [sys.executable, "-c", code], cwd=ROOT, check=True, capture_output=True, text=True
     )
@@ -77,6 +78,7 @@ def imported_by(code: str) -> set[str]:
             found |= {alias.name for alias in statement.names}
         if isinstance(statement, ast.ImportFrom):
             found |= {statement.module, *(f"{statement.module}.{a.name}" for a in statement.names)}
+    found = {name.removeprefix("lrp_axioms.") for name in found}
     return {name for name in found if name in FILES and "." in name}
 
 
@@ -103,9 +105,9 @@ def files():
 
 
 BACK = {
-    "when it is imported": "from benchmarks.experiments import reproduce",
-    "in a function": "def later():\n    from benchmarks.experiments import reproduce",
-    "for types": "if TYPE_CHECKING:\n    from benchmarks.experiments import reproduce",
+    "when it is imported": "from lrp_axioms.benchmarks.experiments import reproduce",
+    "in a function": "def later():\n    from lrp_axioms.benchmarks.experiments import reproduce",
+    "for types": "if TYPE_CHECKING:\n    from lrp_axioms.benchmarks.experiments import reproduce",
 }
 
 
@@ -128,10 +130,10 @@ def rooms_imported_from_below(files):
 
 
 WRONG = {
-    "sources": "from benchmarks.experiments import rows",
-    "running": "def later():\n    from benchmarks.experiments import text",
-    "experiments": "from benchmarks.research.speed import ratios",
-    "commands": "import benchmarks.research.speed.machine",
+    "sources": "from lrp_axioms.benchmarks.experiments import rows",
+    "running": "def later():\n    from lrp_axioms.benchmarks.experiments import text",
+    "experiments": "from lrp_axioms.benchmarks.research.speed import ratios",
+    "commands": "import lrp_axioms.benchmarks.research.speed.machine",
 }
 
 
@@ -142,15 +144,19 @@ def test_a_room_of_benchmarks_never_imports_from_one_above_it(files, room):
     files[f"benchmarks.{room}"] += f"\n{WRONG[room]}"
     ((one, other),) = set(rooms_imported_from_below(files))
     assert one == f"benchmarks.{room}"
-    assert other in WRONG[room].replace(" import ", ".")
+    assert other in WRONG[room].replace(" import ", ".").replace("lrp_axioms.", "")
 
 
-def test_what_type_checkers_read_of_numeric_is_what_is_imported():
-    body = ast.parse(FILES["numeric"].read_text(encoding="utf-8")).body
-    block, _ = [x for x in body if isinstance(x, ast.If)]
-    typed = {name.name: each.module for each in block.body for name in each.names}
-    assert typed == numeric._HOME
-    assert set(numeric.__all__) == set(typed)
+def test_what_type_checkers_read_of_the_package_is_what_is_imported():
+    body = ast.parse(Path(lrp_axioms.__file__).read_text(encoding="utf-8")).body
+    block, *_ = [x for x in body if isinstance(x, ast.If)]
+    typed = {
+        name.name: each.module.removeprefix("lrp_axioms.")
+        for each in block.body
+        if isinstance(each, ast.ImportFrom)
+        for name in each.names
+    }
+    assert typed == lrp_axioms.HOME
 
 
 OPTIONAL = {"numeric.tools.captum", "numeric.tools.inseq"}  # which import these libraries

@@ -8,7 +8,7 @@ import pytest
 import torch
 import typer
 
-import numeric
+import lrp_axioms
 from axioms.composites import CP_LRP, Composite
 from benchmarks import cli
 from numeric import (
@@ -62,7 +62,7 @@ ITS_OWN = {
 
 
 def functions():
-    public = {name: getattr(numeric, name) for name in numeric.__all__}
+    public = {name: getattr(lrp_axioms, name) for name in lrp_axioms.HOME}
     found = {name: f for name, f in public.items() if inspect.isfunction(f)}
     found |= {"patching": patching, "softmax_errors": softmax_errors, "read": read}
     found |= {"pipelines": pipelines.explain}

@@ -6,11 +6,14 @@ from functools import partial
 
 import numpy as np
 import torch
+from lrp_axioms.benchmarks.experiments.table1 import methods
+from lrp_axioms.benchmarks.experiments.table1.pixel_attention import (
+    PixelAttention,
+    Rules,
+    relevance,
+)
+from lrp_axioms.numeric.evaluation.correlation import pearson
 from torch import Tensor
-
-from benchmarks.experiments.table1 import methods
-from benchmarks.experiments.table1.pixel_attention import PixelAttention, Rules, relevance
-from numeric.evaluation.correlation import pearson
 
 ORDERS = tuple(methods.SIDES.values())
 INVARIANCE = 1e-10

@@ -11,10 +11,10 @@ import time
 import warnings
 
 import torch
+from lrp_axioms.benchmarks.running.timing import random_text
 from transformers import BertConfig, BertForSequenceClassification
 
-from benchmarks.running.timing import random_text
-from numeric import attribute
+from lrp_axioms import attribute
 
 STEPS = 32  # of Integrated Gradients
 SIZES = {

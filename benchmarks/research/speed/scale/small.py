@@ -5,9 +5,8 @@ import random
 from collections.abc import Iterator, Sequence
 
 import torch
+from lrp_axioms.benchmarks.sources import data, digests, models
 from transformers import BertConfig, BertForSequenceClassification
-
-from benchmarks.sources import data, digests, models
 
 
 def classifier() -> models.Classifier:
