@@ -1,4 +1,4 @@
-"""Explains Transformers by Layer-wise Relevance Propagation, and proves what its rules guarantee.
+"""Explains Transformers by Layer-wise Relevance Propagation, and proves guarantees of its rules.
 
 The layers are ``lrp_axioms.axioms``, ``lrp_axioms.numeric`` and ``lrp_axioms.benchmarks``.
 """

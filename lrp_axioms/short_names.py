@@ -31,7 +31,7 @@ class ShortNames:
     @staticmethod
     def create_module(spec: ModuleSpec):  # type: ignore[no-untyped-def]
         module = import_module(f"lrp_axioms.{spec.name}")
-        spec.loader_state = module.__spec__  # of which importing makes the other spec
+        spec.loader_state = module.__spec__  # importing replaces it
         return module
 
     @staticmethod
