@@ -52,7 +52,7 @@ class Run:
         return next((x.device for x in self.model.parameters()), torch.device("cpu"))
 
     def faults(self) -> Iterator[str]:
-        """Yields what is wrong with the names after a run."""
+        """Yields faults of the names after a run."""
         if missing := [name for name, x in self.leaves.items() if x is None]:
             yield f"of={missing}: these modules are not called"
         if self.often:
