@@ -21,6 +21,7 @@ if TYPE_CHECKING:
     from lrp_axioms.numeric.compiling import compiled as compiled
     from lrp_axioms.numeric.evaluation.faithfulness import evaluate as evaluate
     from lrp_axioms.numeric.generation.explaining import explain_generation as explain_generation
+    from lrp_axioms.numeric.generation.explaining import explain_generations as explain_generations
     from lrp_axioms.numeric.generation.result import Generation as Generation
     from lrp_axioms.numeric.layer_mixes import sweep as sweep
     from lrp_axioms.numeric.planning import plan as plan
@@ -42,6 +43,7 @@ HOME = {
     "evaluate": "numeric.evaluation.faithfulness",
     "explain": "numeric.attribution",
     "explain_generation": "numeric.generation.explaining",
+    "explain_generations": "numeric.generation.explaining",
     "Generation": "numeric.generation.result",
     "judge": "axioms",
     "plan": "numeric.planning",

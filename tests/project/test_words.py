@@ -53,7 +53,8 @@ SYNONYMS = {
     "layer", "layers", "module", "n_steps", "device_map", "memory_budget",
 }  # fmt: skip
 ITS_OWN = {
-    ("explain", "tokenizer"), ("explain_generation", "tokenizer"),  # both require it
+    ("explain", "tokenizer"), ("explain_generation", "tokenizer"),
+    ("explain_generations", "tokenizer"),  # all require it
     ("patching", "methods"),  # a mapping by name
     ("pipelines", "text"),  # one text or one chat
     ("plan", "model"), ("plan", "inputs"), ("propagation", "model"),  # any torch module
