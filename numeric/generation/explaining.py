@@ -127,7 +127,7 @@ def explain_generations(
 
     ``prompts`` is a list of texts, ids or chats, or a tokenizer's batch, whose masked tokens at the
     ends of its rows are left out.  ``answers`` has one answer per prompt.  Options and errors are
-    those of ``explain_generation``.
+    described in ``explain_generation``.
     Raises ValueError for no prompts, another number of answers, and a mask with holes.
     """
     rows = _unpadded(prompts) if isinstance(prompts, Mapping) else prompts
