@@ -10,6 +10,7 @@ from importlib.metadata import version
 from typing import Annotated
 
 import typer
+
 from lrp_axioms.benchmarks.commands.attribute import attribute
 from lrp_axioms.benchmarks.commands.audit import audit
 from lrp_axioms.benchmarks.commands.check import check

@@ -13,6 +13,11 @@ from threading import RLock
 from typing import Any, Literal
 
 import torch
+from torch import Tensor
+from torch.fx import GraphModule
+from torch.fx.experimental.proxy_tensor import make_fx
+from transformers import PreTrainedModel
+
 from lrp_axioms.axioms.composites import Composite
 from lrp_axioms.numeric.attribution import run_method
 from lrp_axioms.numeric.engine.rules import wide
@@ -29,10 +34,6 @@ from lrp_axioms.numeric.results.result import Attribution
 from lrp_axioms.numeric.targets import Label, Target
 from lrp_axioms.numeric.targets.chosen import PREDICTED, Rows
 from lrp_axioms.numeric.targets.readout import Found, Readout, Run
-from torch import Tensor
-from torch.fx import GraphModule
-from torch.fx.experimental.proxy_tensor import make_fx
-from transformers import PreTrainedModel
 
 Graph = Callable[..., tuple[Tensor, Tensor]]
 """Takes the tensors of a batch and the target; returns relevance and logits."""
@@ -64,9 +65,10 @@ def compiled(
     """Yields ``explain(inputs, target=None)``, which runs ``attribute`` by ``torch.compile``.
 
     ``method`` is "attnlrp", "cp-lrp", "gradient-x-input" or a Composite; ``epsilon`` and ``share``
-    are described in ``numeric.methods.lrp``; ``options`` go to ``torch.compile`` (``dynamic``,
-    ``mode``, ``backend``...).  The first batch of a shape, with padding or without, waits for the
-    compiler, half a minute or more; relevance equals the relevance by ``attribute`` up to rounding.
+    are described in ``lrp_axioms.numeric.methods.lrp``; ``options`` go to ``torch.compile``
+    (``dynamic``, ``mode``, ``backend``...).  The first batch of a shape, with padding or without,
+    waits for the compiler, half a minute or more; relevance equals the relevance by ``attribute``
+    up to rounding.
     With ``dynamic=True`` one graph serves all shapes that take one path through the model's code.
     The graph shares the model's weights and sees every write into them; it does not see modules
     that are replaced inside the block.

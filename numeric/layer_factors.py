@@ -3,12 +3,13 @@
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
 
+from torch import nn
+
 from lrp_axioms.axioms import kinds
 from lrp_axioms.axioms.composites import Composite, Operation
 from lrp_axioms.numeric.engine import at_output, attention
 from lrp_axioms.numeric.models import families
 from lrp_axioms.numeric.models.places import check_overrides
-from torch import nn
 
 Factors = tuple[tuple[float, ...], ...]
 """One layer's factors: one for each part of each projection."""

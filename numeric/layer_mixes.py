@@ -18,6 +18,9 @@ from functools import partial
 from typing import Any
 
 import torch
+from torch import Tensor, nn
+from transformers import PreTrainedModel, PreTrainedTokenizerBase
+
 from lrp_axioms.axioms.composites import Composite
 from lrp_axioms.numeric.engine import packed, scope
 from lrp_axioms.numeric.engine.blocks import outside
@@ -34,8 +37,6 @@ from lrp_axioms.numeric.models.places import LAYER
 from lrp_axioms.numeric.targets import Label, Target
 from lrp_axioms.numeric.targets.chosen import Rows
 from lrp_axioms.numeric.targets.readout import Readout
-from torch import Tensor, nn
-from transformers import PreTrainedModel, PreTrainedTokenizerBase
 
 
 @dataclass(frozen=True, eq=False)  # tensors have no one truth value

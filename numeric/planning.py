@@ -7,6 +7,9 @@ from itertools import groupby
 from typing import Any, cast
 
 import torch
+from torch import Tensor, nn
+from torch.utils._pytree import tree_leaves
+
 from lrp_axioms.axioms import kinds
 from lrp_axioms.axioms.composites import Composite, Operation, UnassignedOperation
 from lrp_axioms.numeric.engine import packed
@@ -23,8 +26,6 @@ from lrp_axioms.numeric.models.batches import Batch
 from lrp_axioms.numeric.models.checks import own_failures
 from lrp_axioms.numeric.models.inputs import prepare
 from lrp_axioms.numeric.models.places import LAYER, Places
-from torch import Tensor, nn
-from torch.utils._pytree import tree_leaves
 
 MOST = 20  # lines of a summary
 UNKNOWN = "unknown"  # kind of a function that is in no table

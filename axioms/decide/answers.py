@@ -7,6 +7,7 @@ from itertools import chain, islice
 from typing import Any, ClassVar, TypeAlias
 
 import sympy as sp
+
 from lrp_axioms.axioms.decide.equality import (
     DIFFERENT,
     EQUAL,

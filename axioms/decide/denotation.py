@@ -9,10 +9,11 @@ from functools import lru_cache
 from math import prod
 
 import sympy as sp
+from sympy.core.function import AppliedUndef
+
 from lrp_axioms.axioms.decide.identity import Number, Sides, identical
 from lrp_axioms.axioms.graph import Node
 from lrp_axioms.axioms.rules.propagate import LeafValues, evaluate
-from sympy.core.function import AppliedUndef
 
 KEPT = 10_000  # cached expressions: every rule asks for their names again and again
 

@@ -14,6 +14,7 @@ from typing import Any, TypeAlias
 
 import sympy as sp
 import z3
+
 from lrp_axioms.axioms.decide.identity import identical, is_large, is_rational_function
 from lrp_axioms.axioms.decide.reals import EPS, Divisor, Fact, Reals, point, solver
 from lrp_axioms.axioms.decide.signs import UNDEFINED as NO_NUMBER

@@ -9,6 +9,7 @@ from typing import TypeAlias
 
 import sympy as sp
 import z3
+
 from lrp_axioms.axioms.decide import equality
 from lrp_axioms.axioms.decide.equality import (
     DIFFERENT,

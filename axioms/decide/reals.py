@@ -17,6 +17,7 @@ from typing import Any, TypeAlias
 
 import sympy as sp
 import z3
+
 from lrp_axioms.axioms.decide.signs import UNDEFINED, Sign
 
 EPS = sp.Symbol("epsilon", positive=True)  # the stabiliser

@@ -13,6 +13,7 @@ from inspect import signature
 from typing import Any, ParamSpec, TypeAlias, TypeVar
 
 import sympy as sp
+
 from lrp_axioms.axioms.decide.decisions import DIFFER_AT, IDENTICAL, Decision
 
 Arguments = ParamSpec("Arguments")

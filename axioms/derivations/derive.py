@@ -21,8 +21,9 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 
 import sympy as sp
-from lrp_axioms.axioms.decide.identity import Number, generic, lowest_terms
 from sympy import Eq, Matrix
+
+from lrp_axioms.axioms.decide.identity import Number, generic, lowest_terms
 
 OUTPUT, SUM = "the output", "the sum of the contributions"
 EPS = sp.Symbol("epsilon", positive=True)

@@ -7,11 +7,12 @@ from collections.abc import Callable, Iterable, Mapping
 from dataclasses import replace
 
 import sympy as sp
+from sympy import Matrix
+
 from lrp_axioms.axioms import kinds
 from lrp_axioms.axioms.decide.identity import generic
 from lrp_axioms.axioms.derivations.derive import OUTPUT, SUM, Derivation, Operation, derive
 from lrp_axioms.axioms.derivations.roots import ROOTS
-from sympy import Matrix
 
 
 def linear(inputs: int = 2, outputs: int = 1, *, rule: str = kinds.EPSILON) -> Operation:

@@ -15,9 +15,10 @@ weight it is.
 from collections.abc import Callable, Iterable
 
 import sympy as sp
+from sympy import Eq, Matrix
+
 from lrp_axioms.axioms.decide.identity import Number, generic, lowest_terms
 from lrp_axioms.axioms.derivations.derive import EPS, OUTPUT, Derivation, Operation, Step
-from sympy import Eq, Matrix
 
 GAMMA, ALPHA, BETA = sp.symbols("gamma alpha beta", positive=True)
 

@@ -15,6 +15,7 @@ from unittest import mock
 
 import pytest
 import sympy as sp
+
 from lrp_axioms.axioms import check
 from lrp_axioms.axioms.decide.decisions import DIFFER_AT, Decision
 from lrp_axioms.axioms.evidence import evidence

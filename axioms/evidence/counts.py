@@ -17,6 +17,7 @@ from math import prod
 from pathlib import Path
 
 import pytest
+
 from lrp_axioms.axioms import schema
 from lrp_axioms.axioms.decide.decisions import IDENTICAL, Decision
 from lrp_axioms.axioms.decide.records import recording

@@ -8,6 +8,7 @@ from collections.abc import Generator
 from typing import TypeAlias
 
 import pytest
+
 from lrp_axioms.axioms.decide.decisions import DIFFER_AT, IDENTICAL, Decision
 from lrp_axioms.axioms.decide.identity import apart, value_at
 from lrp_axioms.axioms.decide.records import Depends, Record, disturbing, recording

@@ -11,6 +11,7 @@ from typing import Any
 from unittest import mock
 
 import pytest
+
 from lrp_axioms.axioms.decide.decisions import Decision
 from lrp_axioms.axioms.evidence import evidence
 from lrp_axioms.axioms.evidence.statements import ROOT, THEOREMS

@@ -13,6 +13,8 @@ from unittest import mock
 
 import pytest
 import sympy as sp
+from sympy import Matrix
+
 from lrp_axioms.axioms import check, kinds
 from lrp_axioms.axioms.composites import assigned
 from lrp_axioms.axioms.decide import identity as decide
@@ -20,7 +22,6 @@ from lrp_axioms.axioms.decide.decisions import Decision
 from lrp_axioms.axioms.decide.records import Instead, recording, replacing
 from lrp_axioms.axioms.graph import INPUT, PARAMETER, TRANSPOSE, Node, topological
 from lrp_axioms.axioms.rules import propagate
-from sympy import Matrix
 
 More: TypeAlias = dict[str, Any]  # matrices by name, and "eps" and "scale"
 Step: TypeAlias = tuple[str, str, list[int], More]  # operation, rule, operands, more

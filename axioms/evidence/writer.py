@@ -9,11 +9,12 @@ from functools import cached_property
 from typing import Any, TypeAlias
 
 import sympy as sp
+from sympy.core.function import AppliedUndef
+
 from lrp_axioms.axioms import check, kinds
 from lrp_axioms.axioms.decide.decisions import Decision, assumption
 from lrp_axioms.axioms.decide.denotation import as_rational, canonical, named
 from lrp_axioms.axioms.evidence.references import References, Step
-from sympy.core.function import AppliedUndef
 
 Data: TypeAlias = Any  # of JSON
 

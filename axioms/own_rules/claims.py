@@ -3,6 +3,7 @@
 from dataclasses import replace
 
 import sympy as sp
+
 from lrp_axioms.axioms import kinds
 from lrp_axioms.axioms.decide.answers import Answer, answer, in_limit, tried_further
 from lrp_axioms.axioms.decide.equality import EQUAL, at_every_eps

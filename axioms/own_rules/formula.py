@@ -18,6 +18,9 @@ from typing import Any
 from unittest import mock
 
 import sympy as sp
+from sympy.assumptions.assume import Predicate
+from sympy.core.relational import Relational
+
 from lrp_axioms.axioms.decide.equality import Values
 from lrp_axioms.axioms.decide.signs import UNDEFINED
 from lrp_axioms.axioms.own_rules.operations import OPERATIONS
@@ -30,8 +33,6 @@ from lrp_axioms.axioms.own_rules.rules import (
     replaced,
     symbols,
 )
-from sympy.assumptions.assume import Predicate
-from sympy.core.relational import Relational
 
 TRIED = 10  # points of each kind
 AXIOMS = Path(__file__).parents[1]

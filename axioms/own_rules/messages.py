@@ -9,6 +9,8 @@ from operator import add
 from typing import Any, TypeAlias
 
 import sympy as sp
+from sympy import Matrix
+
 from lrp_axioms.axioms import kinds
 from lrp_axioms.axioms.composites import ATTNLRP
 from lrp_axioms.axioms.decide.reals import EPS
@@ -20,7 +22,6 @@ from lrp_axioms.axioms.rules.propagate import FORWARD, Explanation, evaluate, ex
 from lrp_axioms.axioms.rules.rule import Options
 from lrp_axioms.axioms.scoreboard.rule_sets import RuleSet
 from lrp_axioms.axioms.scoreboard.witness import NEAR_0, limit
-from sympy import Matrix
 
 AtOutput: TypeAlias = Callable[..., Any]  # a user's rule without its argument epsilon
 Rows: TypeAlias = list[list[Any]]  # the rows of a matrix

@@ -5,6 +5,7 @@ from dataclasses import dataclass
 from operator import add, mul
 
 import sympy as sp
+
 from lrp_axioms.axioms import kinds
 
 COUNTS = (1, 2, 3)  # numbers of inputs in decisions of claims about lists

@@ -10,6 +10,7 @@ from dataclasses import dataclass
 from typing import Any, TypeAlias
 
 import sympy as sp
+
 from lrp_axioms.axioms import kinds
 from lrp_axioms.axioms.own_rules.rules import Nested, flat
 

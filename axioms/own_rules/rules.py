@@ -21,12 +21,13 @@ from types import FunctionType
 from typing import TypeAlias
 
 import sympy as sp
+from sympy.logic.boolalg import BooleanAtom, BooleanFunction
+
 from lrp_axioms.axioms import kinds
 from lrp_axioms.axioms.decide.reals import EPS
 from lrp_axioms.axioms.decide.signs import CASES, Sign, resolved
 from lrp_axioms.axioms.own_rules.operations import MATRIX_PRODUCTS, OPERATIONS, Operation
 from lrp_axioms.axioms.scoreboard.witness import NEAR_0
-from sympy.logic.boolalg import BooleanAtom, BooleanFunction
 
 Nested: TypeAlias = "sp.Expr | list[Nested]"  # a number, or a list with an entry per input
 Shape: TypeAlias = int | tuple[int | None, ...] | None

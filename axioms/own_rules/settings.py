@@ -7,6 +7,7 @@ from itertools import combinations, islice
 from typing import ClassVar
 
 import sympy as sp
+
 from lrp_axioms.axioms import kinds
 from lrp_axioms.axioms.decide.answers import Tested
 from lrp_axioms.axioms.decide.equality import Pairs, Values

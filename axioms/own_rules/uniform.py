@@ -16,6 +16,7 @@ from dataclasses import dataclass, field
 from functools import cache, cached_property
 
 import sympy as sp
+
 from lrp_axioms.axioms.decide.equality import Pairs, Part, Values
 from lrp_axioms.axioms.decide.signs import by_sizes, shown
 from lrp_axioms.axioms.own_rules.operations import ZERO

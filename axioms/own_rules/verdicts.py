@@ -10,6 +10,7 @@ from functools import cache, cached_property, partial
 from itertools import chain, islice, product
 
 import sympy as sp
+
 from lrp_axioms.axioms import kinds
 from lrp_axioms.axioms.decide.answers import QUARTER, Answer, Tested, answer, tried_further
 from lrp_axioms.axioms.decide.denotation import denoted

@@ -9,6 +9,7 @@ from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
 
 import sympy as sp
+
 from lrp_axioms.axioms.pages.display import WIDTH, width
 from lrp_axioms.axioms.pages.notation import Name, Notation
 

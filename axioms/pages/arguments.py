@@ -5,12 +5,13 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 
 import sympy as sp
+from sympy.core.function import AppliedUndef
+
 from lrp_axioms.axioms.decide.decisions import DIFFER_AT, IDENTICAL, assumption
 from lrp_axioms.axioms.decide.identity import value_at
 from lrp_axioms.axioms.pages.abbreviations import Abbreviations
 from lrp_axioms.axioms.pages.notation import Name, Notation, notation
 from lrp_axioms.axioms.pages.origins import EFFECTS, Origin, Origins, Run
-from sympy.core.function import AppliedUndef
 
 SHOWN, LONG, MANY = 4, 200, 24  # lines of a statement, characters of one, formulas of names
 

@@ -4,6 +4,7 @@ import re
 from collections.abc import Sequence
 
 import sympy as sp
+
 from lrp_axioms.axioms.pages.notation import Notation
 
 WIDTH = 58  # of a row, in letters

@@ -7,6 +7,7 @@ import runpy
 from dataclasses import dataclass, replace
 
 import sympy as sp
+
 from lrp_axioms.axioms import kinds
 from lrp_axioms.axioms.evidence.statements import ROOT
 from lrp_axioms.axioms.own_rules.claims import NO_BIAS

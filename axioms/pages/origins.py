@@ -12,6 +12,8 @@ from typing import Any
 
 import pytest
 import sympy as sp
+from sympy import Matrix
+
 from lrp_axioms.axioms import kinds
 from lrp_axioms.axioms.composites import Composite
 from lrp_axioms.axioms.decide.decisions import Decision
@@ -22,7 +24,6 @@ from lrp_axioms.axioms.graph import TRANSPOSE, Node, topological
 from lrp_axioms.axioms.pages.notation import ENTRY
 from lrp_axioms.axioms.rules.propagate import LeafValues
 from lrp_axioms.axioms.rules.rule import EQUATIONS
-from sympy import Matrix
 
 OPERANDS = ("x", "w", "weight", "bias", "a", "b", "v", "z", "factors", "operands")
 LONG = 120  # characters of the formula of a network

@@ -7,6 +7,7 @@ from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import dataclass, field
 
 import sympy as sp
+
 from lrp_axioms.axioms.derivations.derive import Derivation
 from lrp_axioms.axioms.derivations.operations import derivations
 from lrp_axioms.axioms.evidence import statements

@@ -11,6 +11,7 @@ from functools import cache, lru_cache
 from typing import TypeAlias
 
 import sympy as sp
+
 from lrp_axioms.axioms import kinds
 from lrp_axioms.axioms.decide.denotation import KEPT, same_value
 from lrp_axioms.axioms.graph import CONSTANT, INPUT, Node, topological

@@ -8,6 +8,7 @@ from functools import cache, cached_property, lru_cache
 from typing import Any, TypeAlias
 
 import sympy as sp
+
 from lrp_axioms.axioms.decide.identity import generic
 from lrp_axioms.axioms.rewrites.rewrite import Shapes, Template
 

@@ -3,6 +3,8 @@
 from collections.abc import Mapping, Sequence
 
 import sympy as sp
+from sympy import Matrix
+
 from lrp_axioms.axioms import kinds
 from lrp_axioms.axioms.composites import CONSTANT, STABILISER, TAYLOR
 from lrp_axioms.axioms.decide.identity import Number
@@ -20,7 +22,6 @@ from lrp_axioms.axioms.rules.rule import (
     formula,
     shares,
 )
-from sympy import Matrix
 
 
 @formula("the value-only rule")

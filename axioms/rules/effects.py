@@ -11,6 +11,7 @@ from math import factorial
 from typing import TypeAlias
 
 import sympy as sp
+
 from lrp_axioms.axioms import kinds
 from lrp_axioms.axioms.composites import UnassignedOperation
 from lrp_axioms.axioms.decide.denotation import denoted

@@ -19,6 +19,8 @@ from dataclasses import dataclass
 from typing import Unpack
 
 import sympy as sp
+from sympy import Matrix
+
 from lrp_axioms.axioms import kinds
 from lrp_axioms.axioms.composites import BIAS, Composite, assigned
 from lrp_axioms.axioms.decide.identity import Number
@@ -26,7 +28,6 @@ from lrp_axioms.axioms.decide.records import noted
 from lrp_axioms.axioms.graph import MOVES, Node, topological
 from lrp_axioms.axioms.rules.propagate import RULES, LeafValues, Sweep, evaluate, propagate
 from lrp_axioms.axioms.rules.rule import Amount, Options, Visit
-from sympy import Matrix
 
 
 def _lemma(node: Node, rule: str) -> dict[str, Amount]:

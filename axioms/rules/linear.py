@@ -3,6 +3,8 @@
 from collections.abc import Callable, Mapping, Sequence
 
 import sympy as sp
+from sympy import Matrix
+
 from lrp_axioms.axioms import kinds
 from lrp_axioms.axioms.composites import BIAS, STABILISER
 from lrp_axioms.axioms.decide.identity import Number
@@ -19,7 +21,6 @@ from lrp_axioms.axioms.rules.rule import (
     shares,
     sign_of,
 )
-from sympy import Matrix
 
 
 def linear_map(x: Matrix, w: Matrix, bias: Row = None) -> Matrix:

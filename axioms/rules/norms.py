@@ -8,6 +8,8 @@ from collections.abc import Sequence
 from typing import TypeAlias
 
 import sympy as sp
+from sympy import Matrix
+
 from lrp_axioms.axioms import kinds
 from lrp_axioms.axioms.composites import BIAS, DEGREE, STABILISER
 from lrp_axioms.axioms.decide.identity import Number
@@ -16,7 +18,6 @@ from lrp_axioms.axioms.graph import Node
 from lrp_axioms.axioms.rules import linear
 from lrp_axioms.axioms.rules.activations import identity
 from lrp_axioms.axioms.rules.rule import Messages, Row, Rule, Signs, Visit, formula, shares
-from sympy import Matrix
 
 Sizes: TypeAlias = Sequence[sp.Expr] | None  # divisors of rows; computed if None
 

@@ -3,6 +3,8 @@
 from collections.abc import Mapping, Sequence
 
 import sympy as sp
+from sympy import Matrix
+
 from lrp_axioms.axioms import kinds
 from lrp_axioms.axioms.composites import DEGREE, STABILISER
 from lrp_axioms.axioms.decide.identity import Number
@@ -19,7 +21,6 @@ from lrp_axioms.axioms.rules.rule import (
     pushed,
     shares,
 )
-from sympy import Matrix
 
 
 def scale(node: Node) -> Number:

@@ -9,6 +9,8 @@ from operator import matmul
 from typing import TypeAlias, TypedDict, Unpack
 
 import sympy as sp
+from sympy import Matrix
+
 from lrp_axioms.axioms import kinds
 from lrp_axioms.axioms.composites import Composite, assigned
 from lrp_axioms.axioms.decide.identity import Number, lowest_terms
@@ -16,7 +18,6 @@ from lrp_axioms.axioms.decide.records import noted
 from lrp_axioms.axioms.graph import CONSTANT, INPUT, LEAVES, TRANSPOSE, Node, topological
 from lrp_axioms.axioms.rules import activations, attention, linear, norms, products
 from lrp_axioms.axioms.rules.rule import MessageFunction, Options, Rule
-from sympy import Matrix
 
 LeafValues: TypeAlias = Mapping[str, Matrix | Number]  # by the name of the leaf
 Explanation: TypeAlias = dict[str, Matrix | sp.Expr]  # relevance by the name of the input

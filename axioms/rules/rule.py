@@ -14,10 +14,11 @@ from dataclasses import dataclass
 from typing import NamedTuple, NotRequired, ParamSpec, TypeAlias, TypedDict, TypeVar
 
 import sympy as sp
+from sympy import Matrix
+
 from lrp_axioms.axioms.decide.identity import Number, lowest_terms
 from lrp_axioms.axioms.decide.records import noted
 from lrp_axioms.axioms.graph import Node
-from sympy import Matrix
 
 Arguments = ParamSpec("Arguments")
 Found = TypeVar("Found")

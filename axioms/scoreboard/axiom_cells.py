@@ -11,6 +11,7 @@ from dataclasses import dataclass, replace
 from typing import TypeAlias
 
 import sympy as sp
+
 from lrp_axioms.axioms import kinds
 from lrp_axioms.axioms.composites import GRADIENT_X_INPUT, UnassignedOperation
 from lrp_axioms.axioms.decide.denotation import same_value

@@ -8,6 +8,8 @@ share relevance.  A norm and a softmax are treated as graphs of simpler operatio
 from collections.abc import Callable, Sequence
 
 import sympy as sp
+from sympy import Matrix
+
 from lrp_axioms.axioms import kinds
 from lrp_axioms.axioms.composites import CP_LRP, Composite
 from lrp_axioms.axioms.decide.denotation import as_rational, canonical, named
@@ -19,7 +21,6 @@ from lrp_axioms.axioms.rules.products import bilinear_epsilon
 from lrp_axioms.axioms.rules.propagate import explain
 from lrp_axioms.axioms.rules.rule import MessageFunction, Options
 from lrp_axioms.axioms.scoreboard.rule_sets import RuleSet
-from sympy import Matrix
 
 Parts = Callable[[Sequence[sp.Expr]], list[sp.Expr]]  # shares of the factors of a product, of 1
 

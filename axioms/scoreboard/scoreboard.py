@@ -17,6 +17,7 @@ from functools import cache
 from typing import TypeAlias
 
 import sympy as sp
+
 from lrp_axioms.axioms.composites import UnassignedOperation
 from lrp_axioms.axioms.decide.denotation import denoted, same_function, same_value
 from lrp_axioms.axioms.decide.identity import Number, Sides, generic

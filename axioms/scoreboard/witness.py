@@ -9,6 +9,7 @@ from collections.abc import Callable, Iterator
 from functools import lru_cache
 
 import sympy as sp
+
 from lrp_axioms.axioms.decide.denotation import denoted, same_value
 from lrp_axioms.axioms.decide.identity import Number, apart, generic
 from lrp_axioms.axioms.graph import Node, topological

@@ -9,6 +9,7 @@ from itertools import product
 from typing import TypeAlias
 
 import sympy as sp
+
 from lrp_axioms.axioms import kinds
 from lrp_axioms.axioms.composites import Composite
 from lrp_axioms.axioms.graph import Node

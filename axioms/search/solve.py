@@ -13,10 +13,11 @@ from typing import Any, TypeAlias
 
 import sympy as sp
 import z3
+from sympy.polys.rings import PolyElement
+
 from lrp_axioms.axioms.kinds import ADD, PRODUCT
 from lrp_axioms.axioms.search.confirm import Rule, confirm
 from lrp_axioms.axioms.search.templates import AXIOMS, QUADRANTS, Axiom, Part, Signs, Template
-from sympy.polys.rings import PolyElement
 
 LISTED = 8
 """Number of rules in an incomplete list."""

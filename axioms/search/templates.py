@@ -14,8 +14,9 @@ from itertools import product
 from typing import Any, TypeAlias
 
 import sympy as sp
-from lrp_axioms.axioms.kinds import ADD, PRODUCT
 from sympy.polys.rings import PolyElement, PolyRing, ring
+
+from lrp_axioms.axioms.kinds import ADD, PRODUCT
 
 LEAVES = 3
 Signs: TypeAlias = tuple[int, int]

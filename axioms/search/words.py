@@ -1,6 +1,7 @@
 """Prints rules and answers of the search in words."""
 
 import sympy as sp
+
 from lrp_axioms.axioms.kinds import ADD, PRODUCT
 from lrp_axioms.axioms.search.confirm import Rule
 from lrp_axioms.axioms.search.solve import ALL, MORE, UNDECIDED, Found

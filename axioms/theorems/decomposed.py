@@ -9,13 +9,14 @@ from collections.abc import Callable, Mapping, Sequence
 from typing import NamedTuple, TypeAlias
 
 import sympy as sp
+from sympy import Matrix
+
 from lrp_axioms.axioms import kinds
 from lrp_axioms.axioms.decide.identity import lowest_terms
 from lrp_axioms.axioms.decide.records import noted
 from lrp_axioms.axioms.graph import INPUT, PARAMETER, Node, topological
 from lrp_axioms.axioms.rules.norms import centring, deviations, root_mean_squares
 from lrp_axioms.axioms.rules.propagate import LeafValues, evaluate
-from sympy import Matrix
 
 BIASES = "biases"  # the component of all that no leaf adds
 Components: TypeAlias = Mapping[str, Matrix]

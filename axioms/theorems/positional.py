@@ -8,6 +8,7 @@ the identity rule treats all alike, and the reciprocal keeps values rational.
 from collections.abc import Mapping
 
 import sympy as sp
+
 from lrp_axioms.axioms import kinds
 from lrp_axioms.axioms.graph import TRANSPOSE, Node, activation, leaf, linear
 

@@ -16,6 +16,7 @@ from math import comb
 
 import pytest
 import sympy as sp
+
 from lrp_axioms.axioms import kinds
 from lrp_axioms.axioms.composites import Composite
 from lrp_axioms.axioms.decide.identity import differ_at, identical, limit, sign_cases

@@ -11,6 +11,7 @@ Main statements
 
 import pytest
 import sympy as sp
+
 from lrp_axioms.axioms import kinds
 from lrp_axioms.axioms.composites import ATTNLRP
 from lrp_axioms.axioms.decide.identity import differ_at, generic, identical, where

@@ -20,6 +20,7 @@ from functools import partial
 
 import pytest
 import sympy as sp
+
 from lrp_axioms.axioms import kinds
 from lrp_axioms.axioms.decide.identity import generic, identical
 from lrp_axioms.axioms.rules.attention import softmax, taylor, value_only

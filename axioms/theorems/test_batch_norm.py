@@ -7,6 +7,7 @@ Main statements
 
 import pytest
 import sympy as sp
+
 from lrp_axioms.axioms.decide.identity import differ_at, generic, identical, where
 from lrp_axioms.axioms.rules.activations import identity
 from lrp_axioms.axioms.rules.linear import epsilon, epsilon_without_bias, linear_map, z_plus

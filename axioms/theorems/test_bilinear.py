@@ -14,6 +14,7 @@ Main statements
 
 import pytest
 import sympy as sp
+
 from lrp_axioms.axioms import kinds
 from lrp_axioms.axioms.composites import ATTNLRP, GRADIENT_X_INPUT
 from lrp_axioms.axioms.decide.identity import (

@@ -30,6 +30,7 @@ from functools import partial
 
 import pytest
 import sympy as sp
+
 from lrp_axioms.axioms import kinds
 from lrp_axioms.axioms.graph import Node, attend, leaf, linear, parameter
 from lrp_axioms.axioms.rewrites.canonizers import canonize

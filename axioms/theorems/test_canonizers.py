@@ -9,6 +9,7 @@ Main statements
 
 import pytest
 import sympy as sp
+
 from lrp_axioms.axioms import kinds
 from lrp_axioms.axioms.composites import ATTNLRP
 from lrp_axioms.axioms.decide.denotation import same_function

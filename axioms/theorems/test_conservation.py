@@ -14,6 +14,7 @@ import itertools
 
 import pytest
 import sympy as sp
+
 from lrp_axioms.axioms import kinds
 from lrp_axioms.axioms.composites import BIAS, CONSTANT, TAYLOR, Composite
 from lrp_axioms.axioms.decide.identity import differ_at, generic, identical

@@ -14,6 +14,7 @@ from functools import reduce
 
 import pytest
 import sympy as sp
+
 from lrp_axioms.axioms import kinds
 from lrp_axioms.axioms.composites import ATTNLRP, BIAS, CP_LRP, STABILISER, TAYLOR
 from lrp_axioms.axioms.decide.identity import identical, lowest_terms

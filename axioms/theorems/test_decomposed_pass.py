@@ -14,6 +14,7 @@ Main statements
 
 import pytest
 import sympy as sp
+
 from lrp_axioms.axioms import kinds
 from lrp_axioms.axioms.composites import DEPASS, RELP, Composite
 from lrp_axioms.axioms.decide.denotation import denoted, same_value

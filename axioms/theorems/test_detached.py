@@ -23,6 +23,7 @@ from collections.abc import Callable, Sequence
 
 import pytest
 import sympy as sp
+
 from lrp_axioms.axioms import kinds
 from lrp_axioms.axioms.composites import ATTNLRP, CP_LRP, Composite
 from lrp_axioms.axioms.decide.denotation import same_value

@@ -25,6 +25,7 @@ import itertools
 
 import pytest
 import sympy as sp
+
 from lrp_axioms.axioms.decide.identity import generic, identical
 from lrp_axioms.axioms.rules.attention import value_only
 from lrp_axioms.axioms.rules.linear import add

@@ -20,6 +20,7 @@ from dataclasses import replace
 
 import pytest
 import sympy as sp
+
 from lrp_axioms.axioms import kinds
 from lrp_axioms.axioms.composites import ATTNLRP, CP_LRP, GRADIENT_X_INPUT
 from lrp_axioms.axioms.decide.identity import differ_at, identical, value_at

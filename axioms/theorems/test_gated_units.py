@@ -20,6 +20,7 @@ Main statements
 
 import pytest
 import sympy as sp
+
 from lrp_axioms.axioms.composites import ATTNLRP, DEGREE, GRADIENT_X_INPUT
 from lrp_axioms.axioms.decide.denotation import denoted, same_value
 from lrp_axioms.axioms.decide.identity import differ_at, generic, identical

@@ -13,6 +13,7 @@ Main statements
 
 import pytest
 import sympy as sp
+
 from lrp_axioms.axioms.decide.identity import differ_at, generic, identical, where
 from lrp_axioms.axioms.rules.norms import (
     held_deviation,

@@ -16,6 +16,7 @@ import itertools
 
 import pytest
 import sympy as sp
+
 from lrp_axioms.axioms.composites import ATTNLRP
 from lrp_axioms.axioms.decide.identity import differ_at, generic, identical, limit, where
 from lrp_axioms.axioms.graph import leaf, topological

@@ -18,6 +18,7 @@ import itertools
 
 import pytest
 import sympy as sp
+
 from lrp_axioms.axioms.decide.identity import differ_at, identical, limit, where
 from lrp_axioms.axioms.rules.effects import leave_one_out
 from lrp_axioms.axioms.rules.linear import (

@@ -17,6 +17,7 @@ Main statements
 
 import pytest
 import sympy as sp
+
 from lrp_axioms.axioms.decide.identity import differ_at, generic, identical, value_at, where
 from lrp_axioms.axioms.rules.attention import value_only
 from lrp_axioms.axioms.rules.effects import leave_key_out, mask_relevance

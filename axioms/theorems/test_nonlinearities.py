@@ -12,6 +12,7 @@ Main statements
 
 import pytest
 import sympy as sp
+
 from lrp_axioms.axioms import kinds
 from lrp_axioms.axioms.composites import ATTNLRP, Composite
 from lrp_axioms.axioms.decide.identity import differ_at, identical

@@ -9,6 +9,7 @@ Main statements
 
 import pytest
 import sympy as sp
+
 from lrp_axioms.axioms.decide.identity import differ_at, generic, identical, limit, where
 from lrp_axioms.axioms.rules.activations import identity
 from lrp_axioms.axioms.rules.linear import epsilon

@@ -31,6 +31,7 @@ import itertools
 
 import pytest
 import sympy as sp
+
 from lrp_axioms.axioms.composites import GRADIENT_X_INPUT
 from lrp_axioms.axioms.decide.identity import differ_at, identical, value_at
 from lrp_axioms.axioms.graph import leaf

@@ -21,6 +21,7 @@ Main statements
 
 import pytest
 import sympy as sp
+
 from lrp_axioms.axioms.decide.identity import differ_at, generic, identical, value_at, where
 from lrp_axioms.axioms.rules.norms import (
     held_deviation,

@@ -20,6 +20,7 @@ import itertools
 
 import pytest
 import sympy as sp
+
 from lrp_axioms.axioms import kinds
 from lrp_axioms.axioms.composites import ATTNLRP, CP_LRP, STABILISER, TAYLOR
 from lrp_axioms.axioms.decide.denotation import denoted

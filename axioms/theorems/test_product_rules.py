@@ -18,6 +18,7 @@ from functools import partial
 
 import pytest
 import sympy as sp
+
 from lrp_axioms.axioms import kinds
 from lrp_axioms.axioms.composites import Composite
 from lrp_axioms.axioms.decide.identity import differ_at, identical

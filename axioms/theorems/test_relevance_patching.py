@@ -24,6 +24,7 @@ from dataclasses import replace
 
 import pytest
 import sympy as sp
+
 from lrp_axioms.axioms import kinds
 from lrp_axioms.axioms.composites import GRADIENT_X_INPUT, LIBRAGRAD, RELP, Composite
 from lrp_axioms.axioms.decide.denotation import denoted, same_value

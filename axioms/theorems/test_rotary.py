@@ -13,6 +13,7 @@ import itertools
 
 import pytest
 import sympy as sp
+
 from lrp_axioms.axioms.decide.identity import generic, identical, limit, sign_cases
 from lrp_axioms.axioms.rules.linear import add, epsilon
 from lrp_axioms.axioms.rules.products import bilinear_epsilon, equal_split

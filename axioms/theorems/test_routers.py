@@ -21,6 +21,7 @@ Main statements
 
 import pytest
 import sympy as sp
+
 from lrp_axioms.axioms import kinds
 from lrp_axioms.axioms.composites import ATTNLRP, CONSTANT, CP_LRP, RELP, STABILISER, TAYLOR
 from lrp_axioms.axioms.decide.denotation import denoted, same_value

@@ -21,6 +21,7 @@ import itertools
 
 import pytest
 import sympy as sp
+
 from lrp_axioms.axioms import kinds
 from lrp_axioms.axioms.composites import ATTNLRP
 from lrp_axioms.axioms.decide.identity import identical

@@ -20,6 +20,7 @@ Main statements
 
 import pytest
 import sympy as sp
+
 from lrp_axioms.axioms import kinds
 from lrp_axioms.axioms.composites import ATTNLRP, CP_LRP, GRADIENT_X_INPUT, MAMBA_LRP, STABILISER
 from lrp_axioms.axioms.decide.denotation import denoted

@@ -13,6 +13,7 @@ Main statements
 
 import pytest
 import sympy as sp
+
 from lrp_axioms.axioms.decide.identity import differ_at, generic, identical, limit, where
 from lrp_axioms.axioms.rules.linear import add, epsilon
 from lrp_axioms.axioms.rules.products import bilinear_epsilon

@@ -8,6 +8,7 @@ Main statements
 
 import pytest
 import sympy as sp
+
 from lrp_axioms.axioms.composites import ATTNLRP
 from lrp_axioms.axioms.decide.identity import generic, identical, limit
 from lrp_axioms.axioms.graph import TRANSPOSE, Node, leaf, linear

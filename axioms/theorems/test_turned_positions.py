@@ -9,6 +9,7 @@ That rotary position receives half at every angle, also at 0, is theorem 22.
 
 import pytest
 import sympy as sp
+
 from lrp_axioms.axioms.composites import ATTNLRP
 from lrp_axioms.axioms.decide.identity import generic, identical
 from lrp_axioms.axioms.graph import leaf

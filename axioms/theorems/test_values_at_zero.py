@@ -13,6 +13,7 @@ Main statements
 
 import pytest
 import sympy as sp
+
 from lrp_axioms.axioms.composites import ATTNLRP
 from lrp_axioms.axioms.decide.identity import differ_at, identical
 from lrp_axioms.axioms.graph import leaf, parameter, relu

@@ -5,6 +5,7 @@ from pathlib import Path
 from typing import Annotated
 
 import typer
+
 from lrp_axioms.axioms.writing import write_named
 from lrp_axioms.benchmarks.commands.console import (
     check_files,

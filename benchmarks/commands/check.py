@@ -4,10 +4,11 @@ from pathlib import Path
 from typing import Annotated
 
 import typer
+from rich.text import Text
+
 from lrp_axioms.axioms.check import check as checked
 from lrp_axioms.benchmarks.commands.console import mendable, problems
 from lrp_axioms.benchmarks.commands.output import answer, present
-from rich.text import Text
 
 
 def check(

@@ -4,6 +4,7 @@ from pathlib import Path
 from typing import Annotated
 
 import typer
+
 from lrp_axioms.benchmarks.commands.console import loading, mendable, track
 from lrp_axioms.benchmarks.commands.options import Model
 from lrp_axioms.benchmarks.commands.output import answer, of_result, present

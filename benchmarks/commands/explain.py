@@ -8,6 +8,7 @@ from pathlib import Path
 from typing import Annotated
 
 import typer
+
 from lrp_axioms.axioms.extras import need
 from lrp_axioms.axioms.writing import write_named
 from lrp_axioms.benchmarks.commands import generated

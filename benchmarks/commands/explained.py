@@ -5,6 +5,9 @@ from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, replace
 
+from rich.console import RenderableType
+from rich.text import Text
+
 from lrp_axioms.axioms.composites import UnassignedOperation
 from lrp_axioms.benchmarks.commands.output import LINES, first_lines, note
 from lrp_axioms.benchmarks.errors import UnavailableError
@@ -15,8 +18,6 @@ from lrp_axioms.numeric.results.layer_maps import layer_maps, terminal
 from lrp_axioms.numeric.results.result import Attribution
 from lrp_axioms.numeric.results.result import made as made_of
 from lrp_axioms.numeric.results.result import section as section_of
-from rich.console import RenderableType
-from rich.text import Text
 
 TOP = 8  # tokens of a summary
 WORDS = 8  # lines of a long text in it
@@ -92,15 +93,14 @@ def explain_text(
     options: dict,
     columns: Callable[..., range] | None,
 ) -> Explained:
-    """Explains one text, or a question with its context, by ``numeric.explain``.
+    """Explains one text, or a question with its context, by ``lrp_axioms.explain``.
 
     ``model`` is the name that the user gave.  The target is ``target(tokens)``, or the span
     ``columns(number of tokens)``.
     """
+    from lrp_axioms import explain
     from lrp_axioms.numeric.models.texts import tokenized
     from lrp_axioms.numeric.targets import span, terms
-
-    from lrp_axioms import explain
 
     (ids,) = tokenized(loaded.tokenizer, [text])["input_ids"]
     tokens = loaded.tokenizer.convert_ids_to_tokens(ids)

@@ -4,6 +4,10 @@ from collections.abc import Iterator, Sequence
 from dataclasses import replace
 from pathlib import Path
 
+from rich.console import RenderableType
+from rich.table import Table
+from rich.text import Text
+
 from lrp_axioms.benchmarks.commands.console import check_names, console, loading, mendable
 from lrp_axioms.benchmarks.commands.output import (
     LINES,
@@ -13,9 +17,6 @@ from lrp_axioms.benchmarks.commands.output import (
     present,
     write_each,
 )
-from rich.console import RenderableType
-from rich.table import Table
-from rich.text import Text
 
 UNITS = ("token", "word", "sentence")
 CAUSES = 4  # of a written token, in a summary
@@ -35,10 +36,9 @@ def explain(name, texts, count, *, by, method, html, png, device, called, **opti
     """Explains up to ``count`` tokens that the model ``name`` writes behind each of ``texts``."""
     with mendable():
         with loading("the model"):
+            from lrp_axioms import explain_generation
             from lrp_axioms.benchmarks.commands.explained import each, hint_to_quote, note_unknown
             from lrp_axioms.benchmarks.sources import models
-
-            from lrp_axioms import explain_generation
 
             models.check_device(device)
             with hint_to_quote([name, *texts]):

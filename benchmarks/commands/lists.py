@@ -3,13 +3,14 @@
 from typing import Annotated
 
 import typer
+from rich.padding import Padding
+from rich.text import Text
+
 from lrp_axioms.benchmarks.commands.console import invocation, loading, mendable
 from lrp_axioms.benchmarks.commands.options import completing
 from lrp_axioms.benchmarks.commands.output import LINES, answer, first_lines, present
 from lrp_axioms.benchmarks.names import MODELS
 from lrp_axioms.numeric.methods.catalogue import METHODS
-from rich.padding import Padding
-from rich.text import Text
 
 
 def methods():

@@ -5,6 +5,7 @@ from pathlib import Path
 from typing import Annotated
 
 import typer
+
 from lrp_axioms.benchmarks.names import MODELS
 from lrp_axioms.numeric.methods.catalogue import METHODS, WITH_RULES
 

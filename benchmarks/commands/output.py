@@ -17,6 +17,11 @@ from pathlib import Path
 from typing import Annotated
 
 import typer
+from rich.console import Group, RenderableType
+from rich.padding import Padding
+from rich.text import Text
+from typer.core import TyperCommand
+
 from lrp_axioms.axioms.writing import write_named
 from lrp_axioms.benchmarks.commands.console import (
     answers_alone,
@@ -26,10 +31,6 @@ from lrp_axioms.benchmarks.commands.console import (
     problems,
 )
 from lrp_axioms.benchmarks.sources.faults import some
-from rich.console import Group, RenderableType
-from rich.padding import Padding
-from rich.text import Text
-from typer.core import TyperCommand
 
 LINES = 24  # of a screen
 AROUND = 2  # lines below a table: how to see more, and the file that was written

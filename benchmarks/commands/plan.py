@@ -4,13 +4,14 @@ from dataclasses import asdict
 from typing import Annotated
 
 import typer
+from rich.text import Text
+
 from lrp_axioms.axioms.composites import UnassignedOperation
 from lrp_axioms.benchmarks.commands.audit import TEXT, check_texts, inputs_of, loaded
 from lrp_axioms.benchmarks.commands.console import check_names, mendable, problems
 from lrp_axioms.benchmarks.commands.options import MethodOfRules, ModelFirst
 from lrp_axioms.benchmarks.commands.output import answer, present
 from lrp_axioms.numeric.methods.catalogue import WITH_RULES
-from rich.text import Text
 
 
 def plan(

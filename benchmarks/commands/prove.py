@@ -5,6 +5,8 @@ from pathlib import Path
 from typing import Annotated
 
 import typer
+from rich.text import Text
+
 from lrp_axioms.axioms.extras import need
 from lrp_axioms.benchmarks.commands.console import (
     bars,
@@ -16,7 +18,6 @@ from lrp_axioms.benchmarks.commands.console import (
     track,
 )
 from lrp_axioms.benchmarks.commands.output import answer, first_lines, of_result, present
-from rich.text import Text
 
 
 def prove(

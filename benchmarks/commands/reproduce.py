@@ -6,6 +6,7 @@ from pathlib import Path
 from typing import Annotated
 
 import typer
+
 from lrp_axioms.axioms.extras import need
 from lrp_axioms.benchmarks import names
 from lrp_axioms.benchmarks.commands.console import (

@@ -3,10 +3,11 @@
 from typing import Annotated
 
 import typer
+from rich.text import Text
+
 from lrp_axioms.benchmarks.commands.console import check_names, mendable, problems
 from lrp_axioms.benchmarks.commands.options import completing
 from lrp_axioms.benchmarks.commands.output import answer, present
-from rich.text import Text
 
 OPERATIONS = ("product", "sum")
 SHORT = 3  # rules, of up to four lines each, that fit a screen beside the answer

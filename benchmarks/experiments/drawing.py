@@ -7,8 +7,9 @@ import io
 
 import matplotlib as mpl
 import numpy as np
-from lrp_axioms.benchmarks.experiments.record import experiment
 from matplotlib.figure import Figure
+
+from lrp_axioms.benchmarks.experiments.record import experiment
 
 GREYS = {"all": "0.25", "content": "0.65"}
 STYLE = {"font.size": 9, "axes.spines.top": False, "axes.spines.right": False}

@@ -8,6 +8,7 @@ from pathlib import Path
 import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
+
 from lrp_axioms.benchmarks.experiments import text
 from lrp_axioms.benchmarks.experiments.rows import Row
 from lrp_axioms.benchmarks.running import blocks, runner

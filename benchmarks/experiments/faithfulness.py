@@ -5,6 +5,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 import numpy as np
+
 from lrp_axioms.benchmarks.experiments import text
 from lrp_axioms.benchmarks.experiments.maps import SEED, means, too_few
 from lrp_axioms.benchmarks.experiments.record import Experiment, number, value

@@ -1,6 +1,7 @@
 """Figure 2 and Table A3: agreement with Leave-One-Out when some layers bypass the softmax."""
 
 import numpy as np
+
 from lrp_axioms.axioms.kinds import IDENTITY
 from lrp_axioms.benchmarks.experiments.maps import (
     SEED,

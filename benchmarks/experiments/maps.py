@@ -7,6 +7,7 @@ from dataclasses import dataclass, field
 import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
+
 from lrp_axioms.benchmarks.experiments.result import Result, joined
 from lrp_axioms.benchmarks.experiments.rows import Row
 from lrp_axioms.numeric.evaluation.correlation import bootstrap_mean, kendall, normalise, pearson

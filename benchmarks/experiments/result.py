@@ -10,6 +10,7 @@ from typing import Any
 
 import pyarrow as pa
 import pyarrow.parquet as pq
+
 from lrp_axioms.axioms import schema
 from lrp_axioms.axioms.writing import remove_drafts, write_atomically
 from lrp_axioms.benchmarks.errors import RunError

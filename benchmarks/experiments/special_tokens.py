@@ -1,6 +1,7 @@
 """How much of CP-LRP's advantage over AttnLRP is carried by [CLS] and [SEP] alone."""
 
 import numpy as np
+
 from lrp_axioms.benchmarks.experiments.maps import SEED, Measured, means
 from lrp_axioms.benchmarks.experiments.record import Experiment, interval, number
 from lrp_axioms.benchmarks.experiments.result import Result

@@ -3,6 +3,7 @@
 from collections.abc import Mapping
 
 import numpy as np
+
 from lrp_axioms.benchmarks.experiments.maps import (
     GAP,
     SEED,

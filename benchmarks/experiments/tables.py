@@ -4,11 +4,12 @@ import html
 import re
 from collections.abc import Callable
 
-from lrp_axioms.benchmarks.experiments.record import DASH, experiment
-from lrp_axioms.benchmarks.experiments.result import Result
 from rich import box
 from rich.table import Table
 from rich.text import Text
+
+from lrp_axioms.benchmarks.experiments.record import DASH, experiment
+from lrp_axioms.benchmarks.experiments.result import Result
 
 Rows = Callable[[dict], bool]
 """Chooses the rows of a long table that are shown."""

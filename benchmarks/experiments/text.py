@@ -13,6 +13,8 @@ from itertools import accumulate
 from pathlib import Path
 
 import torch
+
+from lrp_axioms import Attribution, attribute
 from lrp_axioms.axioms.composites import Composite, UnassignedOperation
 from lrp_axioms.benchmarks.experiments.maps import GAP, Run
 from lrp_axioms.benchmarks.experiments.record import experiment
@@ -33,8 +35,6 @@ from lrp_axioms.numeric.models import families
 from lrp_axioms.numeric.models.batches import Batch
 from lrp_axioms.numeric.models.facts import facts_of
 from lrp_axioms.numeric.models.inputs import prepare
-
-from lrp_axioms import Attribution, attribute
 
 SHARD = 32, 4096  # a part holds at most so many texts, and tokens
 FEW = 3  # words of the text that tries a row

@@ -7,13 +7,12 @@ from collections.abc import Sequence
 from functools import partial
 from typing import TYPE_CHECKING
 
+from lrp_axioms import attribute
 from lrp_axioms.benchmarks.experiments import text
 from lrp_axioms.benchmarks.experiments.record import Experiment, number, value
 from lrp_axioms.benchmarks.experiments.result import Result
 from lrp_axioms.benchmarks.running.timing import alternate, plain_gradient, random_text
 from lrp_axioms.benchmarks.running.workers import Track, untracked
-
-from lrp_axioms import attribute
 
 if TYPE_CHECKING:
     from lrp_axioms.benchmarks.sources.models import Classifier
@@ -131,8 +130,9 @@ def growth(rows: Sequence[dict]) -> dict[str, tuple[float, float]]:
 
 def figure(result):
     """Draws milliseconds against text length, log-log."""
-    from lrp_axioms.benchmarks.experiments import drawing
     from matplotlib.ticker import LogLocator
+
+    from lrp_axioms.benchmarks.experiments import drawing
 
     figure = drawing.empty(6, 3.2)
     axes = figure.subplots()

@@ -4,6 +4,7 @@ import re
 from collections.abc import Iterator
 
 import numpy as np
+
 from lrp_axioms.benchmarks.experiments.maps import Measured, correlations, means, too_few
 from lrp_axioms.benchmarks.experiments.record import Experiment, interval, number, value
 from lrp_axioms.benchmarks.experiments.result import Result, undefined

@@ -3,6 +3,7 @@
 from collections.abc import Mapping, Sequence
 
 import torch
+
 from lrp_axioms.benchmarks.experiments.table1.digits import GOAL, accuracy, fit
 from lrp_axioms.benchmarks.running.threads import one_thread
 

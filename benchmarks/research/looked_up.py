@@ -13,11 +13,12 @@ from pathlib import Path
 
 import numpy as np
 import torch
+from scipy import stats
+from torch import Tensor, nn
+
 from lrp_axioms.benchmarks.experiments.table1 import methods, mnist, pixel_attention
 from lrp_axioms.benchmarks.running.threads import one_thread
 from lrp_axioms.numeric.evaluation.correlation import flipped, pearson
-from scipy import stats
-from torch import Tensor, nn
 
 DECLARED = tomllib.loads(Path(__file__).with_suffix(".toml").read_text())
 MAIN = mnist.declared().models["main", 0]

@@ -15,6 +15,8 @@ from pathlib import Path
 
 import numpy as np
 import torch
+
+from lrp_axioms import attribute, propagation, sweep
 from lrp_axioms.axioms import kinds
 from lrp_axioms.axioms.composites import Composite, bypass_softmax
 from lrp_axioms.benchmarks.experiments import text
@@ -24,8 +26,6 @@ from lrp_axioms.benchmarks.sources import data, models
 from lrp_axioms.numeric.evaluation.correlation import bootstrap_mean, normalise, pearson
 from lrp_axioms.numeric.methods.amplification import AmplifiedRelevance
 from lrp_axioms.numeric.methods.lrp import SHARES
-
-from lrp_axioms import attribute, propagation, sweep
 
 DECLARED = tomllib.loads(Path(__file__).with_suffix(".toml").read_text("utf-8"))
 MIXES = DECLARED.pop("mixes")

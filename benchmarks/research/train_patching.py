@@ -9,10 +9,11 @@ import random
 from pathlib import Path
 
 import torch
+from transformers import OPTForCausalLM
+
 from lrp_axioms.benchmarks.experiments.causes.examples import DISTANCES, examples
 from lrp_axioms.benchmarks.experiments.patching.pairs import network
 from lrp_axioms.benchmarks.research.train_causes import HELD_OUT, batches, correct, learn, tokenizer
-from transformers import OPTForCausalLM
 
 TASKS = ("agreement", "negation", "brackets", "recall")
 STEPS, BATCH, WARM, DECAY = 3000, 32, 150, 0.05

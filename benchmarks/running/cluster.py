@@ -11,6 +11,7 @@ from collections import Counter, deque
 from functools import partial
 
 import torch
+
 from lrp_axioms.axioms.extras import need
 from lrp_axioms.benchmarks.errors import RunError
 from lrp_axioms.benchmarks.names import ENGINES

@@ -21,6 +21,7 @@ from operator import attrgetter
 from pathlib import Path
 
 import pyarrow.parquet as pq
+
 from lrp_axioms.axioms.writing import remove_drafts, write_atomically
 from lrp_axioms.benchmarks.errors import RunError
 from lrp_axioms.benchmarks.running.blocks import Block

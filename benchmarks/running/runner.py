@@ -11,6 +11,7 @@ from functools import partial
 from pathlib import Path
 
 import pyarrow as pa
+
 from lrp_axioms.benchmarks.errors import RunError
 from lrp_axioms.benchmarks.running.blocks import Block
 from lrp_axioms.benchmarks.running.contents import File, block_file

@@ -8,13 +8,6 @@ from dataclasses import dataclass
 from pathlib import Path
 
 import torch
-from lrp_axioms.benchmarks.errors import UnavailableError, first_line
-from lrp_axioms.benchmarks.sources import digests, sizes
-from lrp_axioms.benchmarks.sources.pins import PINS
-from lrp_axioms.numeric.models import heads
-from lrp_axioms.numeric.models.facts import facts_of
-from lrp_axioms.numeric.models.texts import is_panic
-from lrp_axioms.numeric.spelling import closest, did_you_mean
 from transformers import (
     AutoConfig,
     AutoImageProcessor,
@@ -31,6 +24,14 @@ from transformers import (
     PreTrainedTokenizerBase,
 )
 from transformers.utils import logging
+
+from lrp_axioms.benchmarks.errors import UnavailableError, first_line
+from lrp_axioms.benchmarks.sources import digests, sizes
+from lrp_axioms.benchmarks.sources.pins import PINS
+from lrp_axioms.numeric.models import heads
+from lrp_axioms.numeric.models.facts import facts_of
+from lrp_axioms.numeric.models.texts import is_panic
+from lrp_axioms.numeric.spelling import closest, did_you_mean
 
 ASSETS = Path(__file__).parents[1] / "assets"
 EMBEDDED = {"embedded": ASSETS / "bert12-sst2", "embedded-lm": ASSETS / "lm-causes"}

@@ -5,10 +5,11 @@ from collections.abc import Iterator, Mapping
 from pathlib import Path
 
 import torch
-from lrp_axioms.benchmarks.sources.faults import some
 from safetensors import SafetensorError, safe_open
 from torch import nn
 from transformers import PreTrainedModel
+
+from lrp_axioms.benchmarks.sources.faults import some
 
 REPEATED = re.compile(r"layer|block|expert|depth|stage")  # counts of modules
 COUNTED = re.compile(r"n(um)?_")

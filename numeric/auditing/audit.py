@@ -7,6 +7,9 @@ from dataclasses import dataclass, field
 
 import numpy as np
 import torch
+from torch import Tensor, nn
+from transformers import PreTrainedModel, PreTrainedTokenizerBase
+
 from lrp_axioms.axioms import kinds
 from lrp_axioms.axioms.audit import Structure, Verdict, structure, verdicts
 from lrp_axioms.axioms.composites import Composite, Operation
@@ -30,8 +33,6 @@ from lrp_axioms.numeric.reference import evaluate
 from lrp_axioms.numeric.targets import Label, Target
 from lrp_axioms.numeric.targets.chosen import Chosen, Rows
 from lrp_axioms.numeric.targets.readout import Readout
-from torch import Tensor, nn
-from transformers import PreTrainedModel, PreTrainedTokenizerBase
 
 ROUNDING = 1e-3  # of the logits: more than float32 loses in a large model
 

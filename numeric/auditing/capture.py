@@ -6,6 +6,9 @@ from dataclasses import dataclass
 from typing import Any
 
 import torch
+from torch import Tensor
+from transformers import PreTrainedModel
+
 from lrp_axioms.axioms.graph import LEAVES, Node, topological
 from lrp_axioms.numeric.auditing.draft import TYPE
 from lrp_axioms.numeric.auditing.recorder import Recorder
@@ -16,8 +19,6 @@ from lrp_axioms.numeric.models.batches import Batch
 from lrp_axioms.numeric.models.checks import own_failures
 from lrp_axioms.numeric.targets.chosen import Rows
 from lrp_axioms.numeric.targets.readout import Readout
-from torch import Tensor
-from transformers import PreTrainedModel
 
 
 @dataclass(frozen=True, eq=False, kw_only=True)

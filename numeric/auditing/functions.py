@@ -5,6 +5,10 @@ from dataclasses import replace
 from typing import Any
 
 import torch
+from torch import Tensor
+from torch.nn import functional
+from torch.utils._pytree import tree_unflatten
+
 from lrp_axioms.axioms import kinds
 from lrp_axioms.axioms.graph import Node, Origin
 from lrp_axioms.numeric.auditing.draft import FIXED, WORD, Draft, Running
@@ -12,9 +16,6 @@ from lrp_axioms.numeric.auditing.maps import Map
 from lrp_axioms.numeric.engine import operations as does
 from lrp_axioms.numeric.engine.at_output import is_mask
 from lrp_axioms.numeric.engine.marks import PRODUCT, Chain, is_number, mark, reached
-from torch import Tensor
-from torch.nn import functional
-from torch.utils._pytree import tree_unflatten
 
 
 def call(

@@ -6,6 +6,7 @@ CP-LRP holds the softmax; a product by it, such as an expert's by its router, is
 from dataclasses import replace
 
 import torch
+
 from lrp_axioms.axioms import kinds
 from lrp_axioms.axioms.composites import Composite
 from lrp_axioms.axioms.graph import LEAVES, PARAMETER, Node, rebuild

@@ -9,6 +9,7 @@ from dataclasses import dataclass
 from typing import Any, TypeVar
 
 import numpy as np
+
 from lrp_axioms.axioms.composites import Composite, assigned
 from lrp_axioms.axioms.graph import INPUT, Node
 from lrp_axioms.numeric.reference import evaluate

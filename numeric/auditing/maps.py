@@ -6,11 +6,12 @@ from typing import Any
 
 import numpy as np
 import torch
-from lrp_axioms.numeric.engine.calls import call_of
-from lrp_axioms.numeric.engine.operations import CAST
 from torch import Tensor
 from torch.overrides import TorchFunctionMode
 from torch.utils._pytree import tree_map_only
+
+from lrp_axioms.numeric.engine.calls import call_of
+from lrp_axioms.numeric.engine.operations import CAST
 
 
 class _Wide(TorchFunctionMode):

@@ -5,6 +5,8 @@ from dataclasses import replace
 from typing import Any
 
 import torch
+from torch import Tensor
+
 from lrp_axioms.axioms import kinds
 from lrp_axioms.axioms.graph import MOVE, Node, Origin
 from lrp_axioms.numeric.auditing.draft import ORIGIN, POSITION, TYPE, Draft, Running
@@ -14,7 +16,6 @@ from lrp_axioms.numeric.engine import operations as does
 from lrp_axioms.numeric.engine.at_output import cancels, is_mask
 from lrp_axioms.numeric.engine.marks import PRODUCT, TOKEN_TYPE, WEIGHTS, is_number, mark, reached
 from lrp_axioms.numeric.engine.norms import ARGUMENTS
-from torch import Tensor
 
 Builder = Callable[[Draft, Running], Node]
 """(draft, running) -> the node of the running function's output."""

@@ -8,6 +8,7 @@ from pathlib import Path
 from typing import Any
 
 from jinja2 import Environment, StrictUndefined
+
 from lrp_axioms.numeric.auditing.flow import flow
 from lrp_axioms.numeric.auditing.meanings import MEANINGS
 from lrp_axioms.numeric.auditing.rounding import accounts, balance, by_kind, signed

@@ -4,6 +4,9 @@ from collections.abc import Callable
 from functools import partial
 from typing import Any
 
+from torch import Tensor
+from transformers import PreTrainedModel
+
 from lrp_axioms.axioms import kinds
 from lrp_axioms.axioms.composites import ATTNLRP
 from lrp_axioms.axioms.graph import MOVE, Node
@@ -35,8 +38,6 @@ from lrp_axioms.numeric.engine.marks import (
 )
 from lrp_axioms.numeric.engine.operations import ATTENTION, EMBEDDING
 from lrp_axioms.numeric.engine.protocol import Step
-from torch import Tensor
-from transformers import PreTrainedModel
 
 
 class Recorder:

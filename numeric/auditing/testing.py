@@ -4,13 +4,14 @@ from collections.abc import Collection, Mapping
 from numbers import Real
 from typing import Any
 
+from torch import Tensor
+from transformers import PreTrainedModel
+
 from lrp_axioms.axioms.composites import Composite
 from lrp_axioms.axioms.graph import Origin
 from lrp_axioms.numeric.auditing.audit import Audit, audit
 from lrp_axioms.numeric.auditing.ledger import NUMERICAL
 from lrp_axioms.numeric.targets import Label, Target
-from torch import Tensor
-from transformers import PreTrainedModel
 
 SHOWN = 5
 

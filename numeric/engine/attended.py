@@ -11,6 +11,9 @@ from dataclasses import dataclass, field, replace
 from typing import Any
 
 import torch
+from torch import Tensor
+from torch.autograd.graph import GradientEdge, get_gradient_edge
+
 from lrp_axioms.axioms import kinds
 from lrp_axioms.numeric.engine import attention, handlers, rules, value_only
 from lrp_axioms.numeric.engine import operations as does
@@ -21,8 +24,6 @@ from lrp_axioms.numeric.engine.engine import Propagation
 from lrp_axioms.numeric.engine.marks import Args, Function, Kwargs, Weights, marked
 from lrp_axioms.numeric.engine.protocol import Rules
 from lrp_axioms.numeric.engine.refusals import NO_GRADIENT
-from torch import Tensor
-from torch.autograd.graph import GradientEdge, get_gradient_edge
 
 ON_CPU = 1 << 20
 """Attention weights at once, so few that caches hold them.

@@ -9,6 +9,8 @@ from collections.abc import Mapping
 from typing import NamedTuple
 
 import torch
+from torch import Tensor
+
 from lrp_axioms.axioms import kinds
 from lrp_axioms.numeric.engine import rules, value_only
 from lrp_axioms.numeric.engine.at_output import RULES
@@ -17,7 +19,6 @@ from lrp_axioms.numeric.engine.calls import Use
 from lrp_axioms.numeric.engine.marks import Function, Kwargs, carries
 from lrp_axioms.numeric.engine.protocol import Rules
 from lrp_axioms.numeric.engine.refusals import RANDOM
-from torch import Tensor
 
 KINDS = (kinds.SCORES, kinds.SOFTMAX, kinds.READOUT)
 ARGUMENTS = ("query", "key", "value", "attn_mask", "dropout_p", "is_causal")

@@ -8,12 +8,13 @@ from functools import cached_property
 from typing import Any, NamedTuple
 
 import torch
-from lrp_axioms.numeric.engine.marks import Args, Function, Kwargs, Tensors, reached
-from lrp_axioms.numeric.engine.operations import GRADIENT, MOVE, NOTHING, ROLES
-from lrp_axioms.numeric.engine.refusals import UNSEEN
 from torch import Tensor
 from torch.autograd.function import BackwardCFunction
 from torch.nn import functional
+
+from lrp_axioms.numeric.engine.marks import Args, Function, Kwargs, Tensors, reached
+from lrp_axioms.numeric.engine.operations import GRADIENT, MOVE, NOTHING, ROLES
+from lrp_axioms.numeric.engine.refusals import UNSEEN
 
 SPECIAL = re.compile(r"__(?:[ir]?)([a-z]+)__")  # of operators: + calls __add__, __radd__, __iadd__
 INSTEAD = {

@@ -3,10 +3,11 @@
 from collections.abc import Iterator, Sequence
 from typing import Any
 
+from torch import Tensor
+
 from lrp_axioms.numeric.engine.calls import Use
 from lrp_axioms.numeric.engine.marks import ROOT, Chain, Cut, Key, mark, marked
 from lrp_axioms.numeric.engine.operations import ADD, DIVIDE, MULTIPLY, SUBTRACT
-from torch import Tensor
 
 EXPONENTS = {"exp": 0, "exp2": 0, "expm1": 0, "rpow": 0, "pow": 1, "float_power": 1}
 """By function: the operand in its exponent."""

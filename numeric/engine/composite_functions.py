@@ -6,12 +6,13 @@ from types import FunctionType
 from typing import Any
 
 import torch
+from torch import Tensor
+
 from lrp_axioms.numeric.engine import norms
 from lrp_axioms.numeric.engine.blocks import Again
 from lrp_axioms.numeric.engine.calls import Use
 from lrp_axioms.numeric.engine.marks import Function
 from lrp_axioms.numeric.engine.protocol import Rules
-from torch import Tensor
 
 
 def _cosine_similarity(x1: Tensor, x2: Tensor, dim: int = 1, eps: float = 1e-8) -> Tensor:

@@ -11,6 +11,9 @@ from types import TracebackType
 from typing import Any, Self
 
 import torch
+from torch import Tensor, nn
+from torch.autograd.graph import saved_tensors_hooks
+
 from lrp_axioms.axioms import kinds
 from lrp_axioms.axioms.composites import Composite
 from lrp_axioms.numeric.engine import attention, handlers
@@ -53,8 +56,6 @@ from lrp_axioms.numeric.engine.rulebook import Rulebook
 from lrp_axioms.numeric.engine.settled import hold_tensors, run
 from lrp_axioms.numeric.models.places import Places, layer_of
 from lrp_axioms.numeric.models.scans import scans, selector_ids
-from torch import Tensor, nn
-from torch.autograd.graph import saved_tensors_hooks
 
 
 class Propagation(Block):

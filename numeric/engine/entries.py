@@ -5,13 +5,14 @@ from dataclasses import dataclass
 from typing import Any
 
 import torch
+from torch import Tensor, nn
+
 from lrp_axioms.axioms import kinds
 from lrp_axioms.numeric.engine import rules
 from lrp_axioms.numeric.engine.calls import Call, Use
 from lrp_axioms.numeric.engine.marks import TOKEN_TYPE, exchanged, is_number, mark, marked
 from lrp_axioms.numeric.engine.operations import ADD, CAST, DIVIDE, MOVE, MULTIPLY, SUBTRACT
 from lrp_axioms.numeric.engine.protocol import Handler, Rules
-from torch import Tensor, nn
 
 PIXELS = "pixel_values"
 

@@ -4,9 +4,10 @@ from collections.abc import Callable, Iterable, Iterator
 from typing import Any
 
 import torch
+from torch import Tensor
+
 from lrp_axioms.numeric.engine.marks import PRODUCT, Args, Function, Kwargs, mark
 from lrp_axioms.numeric.models.places import Places
-from torch import Tensor
 
 Settle = Callable[[Any], Any]
 """Applies the rule that waited for a tensor's use; returns anything else as it is."""

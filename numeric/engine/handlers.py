@@ -5,6 +5,8 @@ from operator import truediv
 from typing import Any
 
 import torch
+from torch import Tensor
+
 from lrp_axioms.axioms import kinds
 from lrp_axioms.numeric.engine import attention, norms, products, refusals
 from lrp_axioms.numeric.engine import operations as does
@@ -28,7 +30,6 @@ from lrp_axioms.numeric.engine.marks import (
 )
 from lrp_axioms.numeric.engine.protocol import Handler, Rules
 from lrp_axioms.numeric.engine.settled import run
-from torch import Tensor
 
 EXTREMA = ("max", "maximum", "min", "minimum")
 COPIES = ("clone", "contiguous")

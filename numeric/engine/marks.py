@@ -4,9 +4,10 @@ from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from typing import Any, TypeGuard
 
 import torch
-from lrp_axioms.axioms.composites import Operation
 from torch import Tensor
 from torch.autograd.graph import GradientEdge
+
+from lrp_axioms.axioms.composites import Operation
 
 MARK = "_lrp_axioms"  # the attribute of a tensor
 

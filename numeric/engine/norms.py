@@ -4,13 +4,14 @@ from collections.abc import Sequence
 from typing import Any
 
 import torch
+from torch import Tensor
+from torch.nn import functional
+
 from lrp_axioms.axioms import kinds
 from lrp_axioms.numeric.engine.at_output import by_rule
 from lrp_axioms.numeric.engine.calls import Use
 from lrp_axioms.numeric.engine.protocol import Rules
 from lrp_axioms.numeric.engine.refusals import OF_THE_BATCH
-from torch import Tensor
-from torch.nn import functional
 
 ARGUMENTS = ("input", "normalized_shape", "weight", "bias", "eps")
 OF_BATCHES = (

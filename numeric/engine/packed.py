@@ -11,11 +11,12 @@ from functools import cache, partial
 from typing import Any
 
 import torch
+from torch import Tensor, nn
+from torch.nn import functional
+
 from lrp_axioms.numeric.engine import rules
 from lrp_axioms.numeric.models import patches
 from lrp_axioms.numeric.models.patches import Model
-from torch import Tensor, nn
-from torch.nn import functional
 
 BLOOM = "transformers.models.bloom.modeling_bloom"
 LIBRARIES = {"bitsandbytes", "hqq"}

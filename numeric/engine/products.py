@@ -4,6 +4,9 @@ from collections.abc import Callable
 from typing import Any
 
 import torch
+from torch import Tensor
+from torch.autograd.graph import get_gradient_edge
+
 from lrp_axioms.axioms import kinds
 from lrp_axioms.numeric.engine import refusals, rules
 from lrp_axioms.numeric.engine.blocks import Again
@@ -12,8 +15,6 @@ from lrp_axioms.numeric.engine.gradients import tensors
 from lrp_axioms.numeric.engine.marks import PRODUCT, WEIGHTS, Kwargs, Weights, carries, mark, marked
 from lrp_axioms.numeric.engine.protocol import Rules
 from lrp_axioms.numeric.engine.settled import run, run_in_one_format
-from torch import Tensor
-from torch.autograd.graph import get_gradient_edge
 
 
 def linear(engine: Rules, use: Use) -> Tensor:

@@ -3,9 +3,10 @@
 from collections.abc import Callable
 from typing import Any, Protocol
 
+from torch import Tensor
+
 from lrp_axioms.axioms import kinds
 from lrp_axioms.numeric.engine.calls import Use
-from torch import Tensor
 
 
 class Rules(Protocol):

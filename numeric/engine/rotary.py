@@ -8,6 +8,8 @@ cotangents c, because a rotation is linear, so that both halves can be read at q
 from collections.abc import Iterable
 
 import torch
+from torch import Tensor
+
 from lrp_axioms.axioms import kinds
 from lrp_axioms.axioms.composites import Composite
 from lrp_axioms.numeric.engine.calls import Use
@@ -16,7 +18,6 @@ from lrp_axioms.numeric.engine.marks import COSINE, SINE, is_number, mark
 from lrp_axioms.numeric.engine.protocol import Rules
 from lrp_axioms.numeric.engine.settled import run
 from lrp_axioms.numeric.models.places import Places
-from torch import Tensor
 
 
 class Turned:

@@ -4,6 +4,8 @@ from collections.abc import Sequence
 from dataclasses import replace
 
 import torch
+from torch import Tensor, nn
+
 from lrp_axioms.axioms import kinds
 from lrp_axioms.axioms.composites import Composite, Operation, UnassignedOperation
 from lrp_axioms.numeric.engine import rules
@@ -12,7 +14,6 @@ from lrp_axioms.numeric.engine.chains import SQUARES, cuts, roots
 from lrp_axioms.numeric.engine.marks import PRODUCT, Chain, Summed, is_curved, mark
 from lrp_axioms.numeric.engine.refusals import EXPONENTIAL, STALE, OfRules, Refusals
 from lrp_axioms.numeric.models.places import Places, check_overrides
-from torch import Tensor, nn
 
 
 class Rulebook:

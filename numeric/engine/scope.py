@@ -4,9 +4,10 @@ from numbers import Real
 from typing import Any
 
 import torch
+from torch import nn
+
 from lrp_axioms.axioms.composites import Composite
 from lrp_axioms.numeric.engine.engine import Propagation
-from torch import nn
 
 
 def applied(

@@ -3,6 +3,8 @@
 from typing import Any
 
 import torch
+from torch import Tensor
+
 from lrp_axioms.axioms import kinds
 from lrp_axioms.numeric.engine.calls import Use
 from lrp_axioms.numeric.engine.marks import (
@@ -15,7 +17,6 @@ from lrp_axioms.numeric.engine.marks import (
     mark,
 )
 from lrp_axioms.numeric.engine.protocol import Rules
-from torch import Tensor
 
 
 def run(engine: Rules, use: Use, kind: str = kinds.BILINEAR) -> Any:

@@ -8,6 +8,11 @@ from typing import Any
 
 import numpy as np
 import torch
+from numpy.typing import ArrayLike
+from scipy.stats import rankdata
+from torch import Tensor
+from transformers import PreTrainedModel, PreTrainedTokenizerBase
+
 from lrp_axioms.numeric.evaluation.correlation import kendall, pearson
 from lrp_axioms.numeric.evaluation.perturbation import perturbation_curves
 from lrp_axioms.numeric.evaluation.soft import SOFT, soft
@@ -20,10 +25,6 @@ from lrp_axioms.numeric.spelling import did_you_mean
 from lrp_axioms.numeric.targets import Label, Target
 from lrp_axioms.numeric.targets.naming import resolve_names
 from lrp_axioms.numeric.targets.readout import Readout
-from numpy.typing import ArrayLike
-from scipy.stats import rankdata
-from torch import Tensor
-from transformers import PreTrainedModel, PreTrainedTokenizerBase
 
 MOST = 2**16  # limit of tokens, subsets and samples: each takes a copy of a text
 Map = Tensor | ArrayLike

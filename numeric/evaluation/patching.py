@@ -14,6 +14,9 @@ from typing import Any, TypeAlias
 
 import numpy as np
 import torch
+from torch import Tensor, nn
+from transformers import PreTrainedModel
+
 from lrp_axioms.axioms.composites import GRADIENT_X_INPUT, Composite
 from lrp_axioms.numeric.engine import scope
 from lrp_axioms.numeric.engine.blocks import outside
@@ -24,8 +27,6 @@ from lrp_axioms.numeric.models.patches import twin
 from lrp_axioms.numeric.models.places import numbered_layers
 from lrp_axioms.numeric.targets import Label, Target
 from lrp_axioms.numeric.targets.readout import Readout
-from torch import Tensor, nn
-from transformers import PreTrainedModel
 
 RESIDUAL, ATTENTION, MLP = PLACES = ("residual stream", "attention output", "MLP output")
 PARTS = (

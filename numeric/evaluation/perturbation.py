@@ -7,14 +7,15 @@ from typing import Any
 
 import numpy as np
 import torch
+from torch import Tensor, nn
+from transformers import PreTrainedModel
+
 from lrp_axioms.numeric.engine.blocks import outside
 from lrp_axioms.numeric.methods.masking import masked_logits
 from lrp_axioms.numeric.methods.memory_budget import AUTO
 from lrp_axioms.numeric.models.batches import Batch
 from lrp_axioms.numeric.targets import Label, Target
 from lrp_axioms.numeric.targets.readout import Readout
-from torch import Tensor, nn
-from transformers import PreTrainedModel
 
 ORDERS = {"morf": True, "lerf": False}
 """Most relevant first, least relevant first: whether relevance falls along the order."""

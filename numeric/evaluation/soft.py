@@ -5,11 +5,12 @@ from typing import Any
 
 import numpy as np
 import torch
+from torch import Tensor
+
 from lrp_axioms.numeric.evaluation.trial import Measured, Trial
 from lrp_axioms.numeric.methods import memory_budget
 from lrp_axioms.numeric.methods.paths import Path, straight_path
 from lrp_axioms.numeric.targets.chosen import Chosen, Rows
-from torch import Tensor
 
 SOFT = ("soft sufficiency", "soft comprehensiveness")
 

@@ -24,6 +24,10 @@ from typing import Any
 
 import numpy as np
 import torch
+from torch import Tensor, nn
+from torch.nn import functional
+from transformers import PreTrainedModel
+
 from lrp_axioms.numeric.engine.blocks import Block, outside
 from lrp_axioms.numeric.evaluation.correlation import pearson
 from lrp_axioms.numeric.models import families, heads
@@ -34,9 +38,6 @@ from lrp_axioms.numeric.models.places import Places
 from lrp_axioms.numeric.targets import Label, Target
 from lrp_axioms.numeric.targets.chosen import Rows
 from lrp_axioms.numeric.targets.readout import Readout
-from torch import Tensor, nn
-from torch.nn import functional
-from transformers import PreTrainedModel
 
 
 @dataclass(frozen=True, eq=False)

@@ -4,12 +4,13 @@ from dataclasses import dataclass
 
 import numpy as np
 import torch
+from torch import Tensor
+from transformers import PreTrainedModel
+
 from lrp_axioms.numeric.methods.masking import masked_logits
 from lrp_axioms.numeric.models.batches import Batch
 from lrp_axioms.numeric.targets import Label, Target
 from lrp_axioms.numeric.targets.readout import Readout
-from torch import Tensor
-from transformers import PreTrainedModel
 
 
 @dataclass(frozen=True, eq=False)

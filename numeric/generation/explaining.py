@@ -6,6 +6,14 @@ from os import PathLike
 from typing import Any
 
 import torch
+from torch import Tensor
+from transformers import (
+    GenerationConfig,
+    GenerationMixin,
+    PreTrainedModel,
+    PreTrainedTokenizerBase,
+)
+
 from lrp_axioms.axioms.composites import Composite
 from lrp_axioms.numeric.attribution import attribute_each, run_method
 from lrp_axioms.numeric.generation.result import Generation
@@ -24,13 +32,6 @@ from lrp_axioms.numeric.results.words import pieces
 from lrp_axioms.numeric.spelling import text_fault
 from lrp_axioms.numeric.targets import Target, log_probability, logit
 from lrp_axioms.numeric.targets.readout import Found, Readout
-from torch import Tensor
-from transformers import (
-    GenerationConfig,
-    GenerationMixin,
-    PreTrainedModel,
-    PreTrainedTokenizerBase,
-)
 
 SCALES = {"logit": logit, "log-probability": log_probability}
 

@@ -10,14 +10,15 @@ from typing import Any, Literal
 
 import torch
 from jinja2 import Environment
+from rich.console import RenderableType
+from rich.text import Text
+from torch import Tensor
+
 from lrp_axioms.numeric.results import pictures, render, stored
 from lrp_axioms.numeric.results.layer_maps import tables
 from lrp_axioms.numeric.results.render import Cell, LayerMap
 from lrp_axioms.numeric.results.words import UNITS, units
 from lrp_axioms.numeric.spelling import printable
-from rich.console import RenderableType
-from rich.text import Text
-from torch import Tensor
 
 TENSORS = ("relevance", "logit", "residual", "probability")
 SHOWN = 60  # characters of the written text, in a line

@@ -6,6 +6,9 @@ from functools import cache, partial
 from typing import Any
 
 import torch
+from torch import Tensor
+from transformers import PreTrainedModel
+
 from lrp_axioms.axioms import kinds
 from lrp_axioms.axioms.composites import GRADIENT_X_INPUT, Composite, UnassignedOperation
 from lrp_axioms.numeric.engine import operations as does
@@ -18,8 +21,6 @@ from lrp_axioms.numeric.methods.lrp import lrp
 from lrp_axioms.numeric.models.batches import Batch
 from lrp_axioms.numeric.targets.readout import Readout
 from lrp_axioms.numeric.warning import warn_caller
-from torch import Tensor
-from transformers import PreTrainedModel
 
 NORMS = (kinds.LAYER_NORM, kinds.RMS_NORM)
 BESIDE_LOGIT = 20  # allowed: sum of |relevance| over |logit|

@@ -4,6 +4,9 @@ from collections.abc import Iterator
 from numbers import Real
 
 import torch
+from torch import Tensor
+from transformers import PreTrainedModel
+
 from lrp_axioms.axioms.composites import GRADIENT_X_INPUT
 from lrp_axioms.numeric.engine import packed
 from lrp_axioms.numeric.engine.attended import Damping
@@ -12,8 +15,6 @@ from lrp_axioms.numeric.methods import meetings
 from lrp_axioms.numeric.methods.mask_relevance import damped_passes, run
 from lrp_axioms.numeric.models.batches import Batch
 from lrp_axioms.numeric.targets.readout import Found, Readout
-from torch import Tensor
-from transformers import PreTrainedModel
 
 
 def atman(

@@ -4,13 +4,14 @@ import math
 from collections.abc import Callable, Iterator, Mapping, Sequence
 
 import torch
+from torch import Tensor
+from transformers import PreTrainedModel
+
 from lrp_axioms.numeric.methods.loo import losses
 from lrp_axioms.numeric.methods.mask_relevance import mask_relevance
 from lrp_axioms.numeric.methods.memory_budget import AUTO
 from lrp_axioms.numeric.models.batches import Batch
 from lrp_axioms.numeric.targets.readout import Found, Readout
-from torch import Tensor
-from transformers import PreTrainedModel
 
 FIRST = 4  # tokens left out before an error is estimated
 SURE = 2  # root mean squares; about 95 % of normal errors are within

@@ -10,14 +10,15 @@ from functools import partial
 from typing import Any, NamedTuple
 
 import torch
+from torch import Tensor
+from torch.utils._pytree import tree_flatten, tree_unflatten
+from transformers import PreTrainedModel
+
 from lrp_axioms.axioms.composites import Composite
 from lrp_axioms.numeric.engine.engine import Propagation
 from lrp_axioms.numeric.engine.marks import Chain, carries, mark, marked
 from lrp_axioms.numeric.models import patches
 from lrp_axioms.numeric.models.places import numbered_layers
-from torch import Tensor
-from torch.utils._pytree import tree_flatten, tree_unflatten
-from transformers import PreTrainedModel
 
 
 class Checkpointed(Propagation):

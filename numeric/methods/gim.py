@@ -6,6 +6,9 @@ from numbers import Real
 from typing import Any
 
 import torch
+from torch import Tensor
+from transformers import PreTrainedModel
+
 from lrp_axioms.axioms.composites import GIM
 from lrp_axioms.numeric.engine import attention, handlers, packed, scope
 from lrp_axioms.numeric.engine import operations as does
@@ -16,8 +19,6 @@ from lrp_axioms.numeric.engine.protocol import Rules
 from lrp_axioms.numeric.methods.lrp import check_gradient, read
 from lrp_axioms.numeric.models.batches import Batch
 from lrp_axioms.numeric.targets.readout import Found, Readout
-from torch import Tensor
-from transformers import PreTrainedModel
 
 
 def gim(

@@ -8,11 +8,12 @@ from fnmatch import fnmatchcase
 from functools import partial
 from typing import TYPE_CHECKING, Any
 
+from torch import Tensor, nn
+from torch.utils._pytree import tree_flatten, tree_unflatten
+
 from lrp_axioms.numeric.engine.marks import PRODUCT, Chain, Cut, carries, mark, marked
 from lrp_axioms.numeric.engine.rules import wide
 from lrp_axioms.numeric.models.patches import is_of_transformers, twin
-from torch import Tensor, nn
-from torch.utils._pytree import tree_flatten, tree_unflatten
 
 if TYPE_CHECKING:
     from transformers import PreTrainedModel

@@ -7,6 +7,10 @@ from typing import Any
 
 import numpy as np
 import torch
+from numpy.polynomial.legendre import leggauss
+from torch import Tensor
+from transformers import PreTrainedModel
+
 from lrp_axioms.numeric.engine import packed
 from lrp_axioms.numeric.engine.rules import wide
 from lrp_axioms.numeric.methods import memory_budget
@@ -14,9 +18,6 @@ from lrp_axioms.numeric.methods.paths import Path, straight_path
 from lrp_axioms.numeric.models.batches import Batch
 from lrp_axioms.numeric.targets.chosen import Chosen
 from lrp_axioms.numeric.targets.readout import Found, Readout
-from numpy.polynomial.legendre import leggauss
-from torch import Tensor
-from transformers import PreTrainedModel
 
 BASELINES = ("zero", "pad")
 DOUBLINGS = 3  # of the number of nodes, at most

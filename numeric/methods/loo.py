@@ -5,6 +5,9 @@ from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 
 import torch
+from torch import Tensor
+from transformers import PreTrainedModel
+
 from lrp_axioms.numeric.methods.budget import by_groups
 from lrp_axioms.numeric.methods.masking import masked_logits
 from lrp_axioms.numeric.methods.memory_budget import AUTO
@@ -13,8 +16,6 @@ from lrp_axioms.numeric.methods.shared import whole
 from lrp_axioms.numeric.models import heads
 from lrp_axioms.numeric.models.batches import Batch
 from lrp_axioms.numeric.targets.readout import Found, Readout
-from torch import Tensor
-from transformers import PreTrainedModel
 
 DTYPES = ("float64", "float32", "bfloat16", "float16")
 

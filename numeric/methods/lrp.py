@@ -4,6 +4,9 @@ from collections.abc import Callable, Iterable, Iterator
 from typing import Any
 
 import torch
+from torch import Tensor
+from transformers import PreTrainedModel
+
 from lrp_axioms.axioms.composites import Composite
 from lrp_axioms.numeric.engine import packed, scope
 from lrp_axioms.numeric.engine.engine import Propagation
@@ -13,8 +16,6 @@ from lrp_axioms.numeric.methods.checkpointing import Checkpointed
 from lrp_axioms.numeric.methods.inside import Inside
 from lrp_axioms.numeric.models.batches import Batch
 from lrp_axioms.numeric.targets.readout import Found, Readout
-from torch import Tensor
-from transformers import PreTrainedModel
 
 SHARES = ("embedding", "word")
 

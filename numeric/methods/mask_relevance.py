@@ -6,6 +6,9 @@ from dataclasses import dataclass
 from typing import Any
 
 import torch
+from torch import Tensor
+from transformers import PreTrainedModel
+
 from lrp_axioms.axioms import kinds
 from lrp_axioms.axioms.composites import GRADIENT_X_INPUT, Composite
 from lrp_axioms.numeric.engine import packed, scope
@@ -18,8 +21,6 @@ from lrp_axioms.numeric.models.heads import CLASSES
 from lrp_axioms.numeric.models.identity import code_of_stock
 from lrp_axioms.numeric.targets.chosen import Rows
 from lrp_axioms.numeric.targets.readout import Found, Readout
-from torch import Tensor
-from transformers import PreTrainedModel
 
 HELD = {kinds.LAYER_NORM: kinds.HELD_DEVIATION, kinds.RMS_NORM: kinds.HELD_DEVIATION}
 GRADIENTS = {

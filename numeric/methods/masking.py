@@ -4,6 +4,9 @@ from collections.abc import Callable, Iterator
 from typing import Any
 
 import torch
+from torch import Tensor
+from transformers import PreTrainedModel
+
 from lrp_axioms.numeric.methods import memory_budget, prefix
 from lrp_axioms.numeric.methods.removals import (
     check,
@@ -25,8 +28,6 @@ from lrp_axioms.numeric.models.batches import DECODER, DECODER_MASK, Batch
 from lrp_axioms.numeric.models.facts import ModelFacts
 from lrp_axioms.numeric.targets.chosen import Rows
 from lrp_axioms.numeric.targets.readout import Readout
-from torch import Tensor
-from transformers import PreTrainedModel
 
 At = Callable[[Tensor, Tensor], None]
 """Takes the columns and examples that run next, as ``reuse`` needs them."""

@@ -3,12 +3,13 @@
 from collections.abc import Sequence
 
 import torch
+from torch import Tensor
+from transformers import PreTrainedModel
+
 from lrp_axioms.numeric.engine.attended import Attended
 from lrp_axioms.numeric.engine.entries import Entry, of_tokens
 from lrp_axioms.numeric.models.batches import Batch
 from lrp_axioms.numeric.models.identity import Code
-from torch import Tensor
-from transformers import PreTrainedModel
 
 KNOWN: dict[tuple[Code | None, tuple[str, ...]], None] = {}
 """Code and places of attention of stock models whose tokens meet in attention alone.

@@ -4,10 +4,11 @@ from collections.abc import Callable, Iterator
 from numbers import Integral
 
 import torch
-from lrp_axioms.numeric.models.facts import ModelFacts, facts_of
-from lrp_axioms.numeric.models.heads import MASKED, NEXT
 from torch import Tensor, nn
 from transformers import PreTrainedConfig, PreTrainedModel
+
+from lrp_axioms.numeric.models.facts import ModelFacts, facts_of
+from lrp_axioms.numeric.models.heads import MASKED, NEXT
 
 AUTO = "auto"
 ON_CPU = 1 << 26

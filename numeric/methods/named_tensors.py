@@ -7,6 +7,9 @@ from inspect import BoundArguments, signature
 from typing import Any
 
 import torch
+from torch import Tensor, nn
+from torch.utils._pytree import tree_map
+
 from lrp_axioms.axioms.composites import Composite
 from lrp_axioms.numeric.engine import packed, scope
 from lrp_axioms.numeric.engine.blocks import outside
@@ -17,8 +20,6 @@ from lrp_axioms.numeric.models.checks import check_code, own_failures
 from lrp_axioms.numeric.models.patches import change_output, twin
 from lrp_axioms.numeric.results.result import Attribution
 from lrp_axioms.numeric.spelling import did_you_mean
-from torch import Tensor, nn
-from torch.utils._pytree import tree_map
 
 OUTPUT = "output of "
 """Stands before the path of a module whose name an argument has, too."""

@@ -5,13 +5,14 @@ from inspect import signature
 from typing import Any
 
 import torch
+from torch import Tensor, nn
+from transformers import PreTrainedModel
+
 from lrp_axioms.numeric.methods.shared import OF_OTHER_CODE, Whole, reuse, whole
 from lrp_axioms.numeric.models import families
 from lrp_axioms.numeric.models.batches import DECODER, Batch, first_map
 from lrp_axioms.numeric.targets.chosen import Rows
 from lrp_axioms.numeric.targets.readout import Readout
-from torch import Tensor, nn
-from transformers import PreTrainedModel
 
 
 @dataclass(frozen=True, eq=False)

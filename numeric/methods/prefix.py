@@ -1,6 +1,10 @@
 """Shares everything before a change among copies of a text, in a causal language model."""
 
 import torch
+from torch import Tensor
+from transformers import DynamicCache, PreTrainedModel
+from transformers.cache_utils import DynamicLayer
+
 from lrp_axioms.numeric.methods.shared import OF_OTHER_CODE, Copies, first_keys
 from lrp_axioms.numeric.models import heads
 from lrp_axioms.numeric.models.batches import Batch
@@ -8,9 +12,6 @@ from lrp_axioms.numeric.models.facts import ModelFacts
 from lrp_axioms.numeric.models.identity import is_stock
 from lrp_axioms.numeric.targets.chosen import Rows
 from lrp_axioms.numeric.targets.readout import Readout
-from torch import Tensor
-from transformers import DynamicCache, PreTrainedModel
-from transformers.cache_utils import DynamicLayer
 
 ON_CPU, ELSEWHERE = 128, 8192
 """Tokens at a time; fewer take hardly less time: measured on CPUs, assumed for GPUs."""

@@ -1,13 +1,14 @@
 """Ways to remove tokens from a text, and their refusals: each raises ValueError."""
 
 import torch
+from torch import Tensor
+from transformers import PreTrainedModel
+
 from lrp_axioms.numeric.methods.shared import Copies, Whole
 from lrp_axioms.numeric.models.batches import DECODER_MASK, PIXELS, Batch
 from lrp_axioms.numeric.models.checks import mask_problems
 from lrp_axioms.numeric.models.facts import ModelFacts
 from lrp_axioms.numeric.targets.readout import Readout
-from torch import Tensor
-from transformers import PreTrainedModel
 
 REMOVALS = ("attention-mask", "deletion")
 """Ways to remove tokens; a token id instead puts that token, such as [MASK], in their place."""

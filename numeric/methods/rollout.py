@@ -5,6 +5,9 @@ from functools import reduce
 from typing import Any
 
 import torch
+from torch import Tensor, nn
+from transformers import PreTrainedModel
+
 from lrp_axioms.numeric.engine.blocks import Block
 from lrp_axioms.numeric.models.batches import Batch, first_map
 from lrp_axioms.numeric.models.heads import ANSWER, CLASSES
@@ -12,8 +15,6 @@ from lrp_axioms.numeric.models.patches import attention_implementation, twin
 from lrp_axioms.numeric.models.places import Places
 from lrp_axioms.numeric.targets.chosen import Chosen
 from lrp_axioms.numeric.targets.readout import Found, Readout
-from torch import Tensor, nn
-from transformers import PreTrainedModel
 
 VARIANTS = ("paper", "abnar-zuidema")
 

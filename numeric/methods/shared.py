@@ -5,14 +5,15 @@ from dataclasses import dataclass, field
 from typing import Any
 
 import torch
+from torch import Tensor, nn
+from transformers import DynamicCache, PreTrainedModel
+
 from lrp_axioms.numeric.models import families
 from lrp_axioms.numeric.models.batches import Batch
 from lrp_axioms.numeric.models.identity import is_stock
 from lrp_axioms.numeric.models.patches import set_attribute, twin
 from lrp_axioms.numeric.targets.chosen import Rows
 from lrp_axioms.numeric.targets.readout import Readout
-from torch import Tensor, nn
-from transformers import DynamicCache, PreTrainedModel
 
 Copies = dict[str, Tensor]
 """The tokens that each copy runs and sees, by name: (copy,) or (copy, token)."""

@@ -5,10 +5,11 @@ from dataclasses import dataclass
 from typing import Any
 
 import torch
-from lrp_axioms.numeric.models.facts import ModelFacts
-from lrp_axioms.numeric.models.families import FIRST
 from torch import Tensor, nn
 from transformers import PreTrainedModel
+
+from lrp_axioms.numeric.models.facts import ModelFacts
+from lrp_axioms.numeric.models.families import FIRST
 
 KEYS = ("input_ids", "attention_mask", "token_type_ids")
 DECODER = "decoder_input_ids"
@@ -76,7 +77,7 @@ class Batch:
     def read(self) -> Tensor | None:
         """The token of every example whose row the model reads its logits from: (batch,).
 
-        None for classifiers without a record in ``numeric.models.families``.
+        None for classifiers without a record in ``lrp_axioms.numeric.models.families``.
         """
         if self.decoder_input_ids is not None or self.facts.is_causal:
             return last_column(self.predicting[1] == 1)

@@ -5,14 +5,15 @@ from contextlib import contextmanager
 from typing import Any, Protocol
 
 import torch
-from lrp_axioms.axioms.composites import UnassignedOperation
-from lrp_axioms.numeric.engine.blocks import outside
-from lrp_axioms.numeric.models import patches
-from lrp_axioms.numeric.models.facts import ModelFacts, config_problems
 from torch import nn
 from torch.nn.modules.module import _global_backward_hooks, _global_backward_pre_hooks
 from transformers import PreTrainedModel
 from transformers.masking_utils import ALL_MASK_ATTENTION_FUNCTIONS
+
+from lrp_axioms.axioms.composites import UnassignedOperation
+from lrp_axioms.numeric.engine.blocks import outside
+from lrp_axioms.numeric.models import patches
+from lrp_axioms.numeric.models.facts import ModelFacts, config_problems
 
 Modules = list[tuple[str, nn.Module]]  # each with its path
 

@@ -5,9 +5,10 @@ from dataclasses import dataclass
 from inspect import signature
 from typing import Any
 
-from lrp_axioms.numeric.models import families, heads
 from torch import nn
 from transformers import PreTrainedConfig
+
+from lrp_axioms.numeric.models import families, heads
 
 NO_END = 1 << 62
 """Stands for no limit of tokens or ids."""

@@ -5,10 +5,11 @@ from functools import lru_cache
 from inspect import signature
 
 import torch
-from lrp_axioms.numeric.models import families
 from torch import Tensor, nn
 from transformers.models.auto import modeling_auto
 from transformers.utils.generic import ModelOutput
+
+from lrp_axioms.numeric.models import families
 
 CLASSES, NEXT, MASKED, TAGS, ANSWER = "classes", "next token", "masked token", "tags", "answer"
 

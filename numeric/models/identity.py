@@ -21,11 +21,12 @@ from types import (
 from typing import Any
 
 import torch
-from lrp_axioms.numeric.models.patches import is_of_transformers
 from torch import Tensor, nn
 from torch.nn.modules import module as torch_module
 from transformers import PreTrainedModel, masking_utils
 from transformers.modeling_utils import ALL_ATTENTION_FUNCTIONS
+
+from lrp_axioms.numeric.models.patches import is_of_transformers
 
 Code = tuple[type, bytes]
 PACKAGES = ("torch", "transformers", "huggingface_hub", "safetensors", "tqdm")

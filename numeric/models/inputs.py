@@ -4,14 +4,15 @@ from collections.abc import Iterator, Mapping, Sequence
 from inspect import signature
 
 import torch
+from torch import Tensor
+from transformers import PreTrainedModel
+
 from lrp_axioms.numeric.models import batches, families, heads
 from lrp_axioms.numeric.models.batches import DECODER, KEYS, PIXELS, Batch, make_batch
 from lrp_axioms.numeric.models.checks import Modules, mask_problems, model_problems, modules_of
 from lrp_axioms.numeric.models.facts import NO_END, ModelFacts, facts_of
 from lrp_axioms.numeric.targets import problems as target_problems
 from lrp_axioms.numeric.warning import warn_caller
-from torch import Tensor
-from transformers import PreTrainedModel
 
 
 def prepare(
@@ -151,7 +152,7 @@ def _written_problems(model: PreTrainedModel, batch: Batch) -> Iterator[str]:
         if _has_decoder(model) and model.can_generate() and facts.head == heads.CLASSES:
             yield (
                 f"a {type(model).__name__} reads one text and writes another: pass {DECODER}, what "
-                "it has written so far, or call numeric.explain_generation"
+                "it has written so far, or call lrp_axioms.explain_generation"
             )
         return
     yield from _range_problems("token id", written, facts.words)

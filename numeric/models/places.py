@@ -7,8 +7,9 @@ from itertools import groupby, pairwise
 from pathlib import Path
 from types import FrameType
 
-from lrp_axioms.axioms.composites import Composite, Operation
 from torch import nn
+
+from lrp_axioms.axioms.composites import Composite, Operation
 
 OURS = str(Path(__file__).parents[1])
 LAYER = re.compile(r"(?:^|\.)(?:\w*layers?|h|blocks?)\.(\d+)(?=\.|$)")

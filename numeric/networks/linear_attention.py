@@ -9,8 +9,9 @@ from collections.abc import Callable
 from functools import partial
 
 import torch
-from lrp_axioms.numeric.engine import rules
 from torch import Tensor, nn
+
+from lrp_axioms.numeric.engine import rules
 
 Rule = Callable[[Tensor], Tensor]
 """Acts at the output of an operation."""

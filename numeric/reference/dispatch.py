@@ -8,6 +8,7 @@ from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
+
 from lrp_axioms.axioms import kinds
 from lrp_axioms.axioms.composites import BIAS, CONSTANT, STABILISER, TAYLOR
 from lrp_axioms.numeric.reference import lemmas, mapped, rules

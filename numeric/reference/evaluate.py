@@ -7,6 +7,7 @@ from collections.abc import Callable, Mapping, Sequence
 from functools import reduce
 
 import numpy as np
+
 from lrp_axioms.axioms import kinds
 from lrp_axioms.axioms.composites import Composite, assigned
 from lrp_axioms.axioms.graph import INPUT, LEAVES, MOVE, Node

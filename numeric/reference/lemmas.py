@@ -6,6 +6,7 @@ The lemmas of theorem 25 in numbers; the records of ``dispatch`` say which rule 
 from collections.abc import Callable, Mapping, Sequence
 
 import numpy as np
+
 from lrp_axioms.axioms.composites import BIAS, CONSTANT, STABILISER
 from lrp_axioms.axioms.graph import PARAMETER, Node
 from lrp_axioms.numeric.reference import mapped

@@ -7,6 +7,7 @@ from collections.abc import Sequence
 from typing import Protocol
 
 import numpy as np
+
 from lrp_axioms.numeric.reference.rules import share
 
 

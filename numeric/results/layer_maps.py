@@ -5,14 +5,15 @@ from collections.abc import Iterator, Sequence
 from math import ceil
 
 import numpy as np
-from lrp_axioms.numeric.results import render
-from lrp_axioms.numeric.results.render import Cell, LayerMap
-from lrp_axioms.numeric.results.result import Attribution
 from rich.cells import cell_len
 from rich.console import RenderableType
 from rich.table import Table
 from rich.text import Text
 from torch import Tensor
+
+from lrp_axioms.numeric.results import render
+from lrp_axioms.numeric.results.render import Cell, LayerMap
+from lrp_axioms.numeric.results.result import Attribution
 
 CELL = 5  # characters, four of them for a number
 

@@ -12,6 +12,7 @@ from math import floor, log10
 from typing import Any
 
 import numpy as np
+
 from lrp_axioms.axioms.extras import need
 from lrp_axioms.numeric.results import render
 from lrp_axioms.numeric.results.render import LayerMap

@@ -14,9 +14,10 @@ from typing import Any
 
 import numpy as np
 from jinja2 import Environment
-from lrp_axioms.numeric.spelling import printable
 from rich.table import Table
 from rich.text import Text
+
+from lrp_axioms.numeric.spelling import printable
 
 COLOURS = """\
 :root { color-scheme: light dark; --ink: #1b1b1f; --paper: #fff; --dim: #5c5c66; --line: #ccc;

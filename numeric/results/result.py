@@ -8,15 +8,16 @@ from typing import TYPE_CHECKING, Any
 
 import torch
 from jinja2 import Environment
+from rich.console import RenderableType
+from rich.constrain import Constrain
+from torch import Tensor
+from transformers import PreTrainedTokenizerBase
+
 from lrp_axioms.axioms.extras import need
 from lrp_axioms.numeric.results import pictures, render, stored
 from lrp_axioms.numeric.results.render import LayerMap
 from lrp_axioms.numeric.results.words import pieces, units
 from lrp_axioms.numeric.spelling import printable
-from rich.console import RenderableType
-from rich.constrain import Constrain
-from torch import Tensor
-from transformers import PreTrainedTokenizerBase
 
 if TYPE_CHECKING:
     from pandas import DataFrame
@@ -227,7 +228,7 @@ def _in_percent(residual: float, logit: float) -> str:
     share = residual / logit
     if share > 0:
         return f" {share:.0%} of the logit did not reach the tokens; `audit` says where it went."
-    return f" The tokens received {-share:.0%} more than the logit; `audit` says where it began."
+    return f" The tokens received {-share:.0%} more than the logit; `audit` says from where."
 
 
 def sections(a: Attribution) -> list[render.Section]:

@@ -8,11 +8,12 @@ from pathlib import Path
 from typing import Any, NoReturn, TypeVar
 
 import torch
-from lrp_axioms.axioms import schema
-from lrp_axioms.axioms.writing import write_named
 from safetensors import SafetensorError, safe_open
 from safetensors.torch import save
 from torch import Tensor
+
+from lrp_axioms.axioms import schema
+from lrp_axioms.axioms.writing import write_named
 
 KINDS = ("attribution", "generation")
 VERSION = 1

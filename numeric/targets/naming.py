@@ -3,11 +3,12 @@
 from dataclasses import replace
 from typing import Any
 
+from transformers import PreTrainedModel, PreTrainedTokenizerBase
+
 from lrp_axioms.numeric.models.heads import ANSWER, CLASSES, TAGS
 from lrp_axioms.numeric.spelling import did_you_mean
 from lrp_axioms.numeric.targets import Label, Target, names, terms
 from lrp_axioms.numeric.warning import warn_caller
-from transformers import PreTrainedModel, PreTrainedTokenizerBase
 
 NOUNS = {CLASSES: "class", TAGS: "tag"}
 SHOWN = 10  # labels or tokens that an error lists
@@ -43,7 +44,9 @@ def _number(
     model: PreTrainedModel, head: str, name: str, tokenizer: PreTrainedTokenizerBase | None
 ) -> int:
     if head == ANSWER:
-        raise ValueError("an answer is named by columns; pass numeric.targets.answer(first, last)")
+        raise ValueError(
+            "an answer is named by columns; pass lrp_axioms.numeric.targets.answer(first, last)"
+        )
     if head in NOUNS:
         return _label(model, NOUNS[head], name)
     if tokenizer is None:

@@ -5,6 +5,10 @@ from dataclasses import dataclass, replace
 from typing import NamedTuple
 
 import torch
+from torch import Tensor
+from transformers import PreTrainedModel, PreTrainedTokenizerBase
+from transformers.utils.generic import ModelOutput
+
 from lrp_axioms.numeric.models import heads
 from lrp_axioms.numeric.models.batches import Batch
 from lrp_axioms.numeric.models.heads import ANSWER, CLASSES, MASKED, NEXT, TAGS
@@ -13,9 +17,6 @@ from lrp_axioms.numeric.models.texts import check_tokenizer
 from lrp_axioms.numeric.spelling import listed
 from lrp_axioms.numeric.targets import Label, Target
 from lrp_axioms.numeric.targets.chosen import PREDICTED, Chosen, Rows, place_target
-from torch import Tensor
-from transformers import PreTrainedModel, PreTrainedTokenizerBase
-from transformers.utils.generic import ModelOutput
 
 LEGAL = {
     CLASSES: "None (the predicted class), a class, logit(class) or log_probability(class)",
@@ -71,7 +72,7 @@ class Readout:
         if faults:
             raise ValueError(
                 f"{listed(dict.fromkeys(faults))}\na target of this {type(model).__name__} is "
-                f"{LEGAL[head]}, and sums and differences of these (numeric.targets)"
+                f"{LEGAL[head]}, and sums and differences of these (lrp_axioms.numeric.targets)"
             )
         return cls(head, type(model).__name__, chosen)
 

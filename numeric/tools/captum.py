@@ -5,6 +5,10 @@ from inspect import signature
 from typing import Any
 
 import torch
+from torch import Tensor
+from transformers import PreTrainedModel, PreTrainedTokenizerBase
+
+import lrp_axioms
 from lrp_axioms.axioms.composites import Composite
 from lrp_axioms.numeric.methods.options import resolve
 from lrp_axioms.numeric.models.facts import facts_of
@@ -12,10 +16,6 @@ from lrp_axioms.numeric.models.heads import CLASSES
 from lrp_axioms.numeric.targets import Target, log_probability, logit
 from lrp_axioms.numeric.targets.readout import read
 from lrp_axioms.numeric.tools import require
-from torch import Tensor
-from transformers import PreTrainedModel, PreTrainedTokenizerBase
-
-import lrp_axioms
 
 with require("captum"):
     from captum.attr import Attribution, LayerGradientXActivation, visualization
@@ -50,7 +50,7 @@ class LRP(Attribution):
         ``inputs`` are ids or pixels, and ``additional_forward_args`` the further arguments of the
         model's ``forward`` in its own order, such as the attention mask.  ``target`` is a class or
         one per example; a pair (column, label), or one per example, for heads with a row per token;
-        or a ``Target`` of ``numeric.targets``.  None is the model's prediction.
+        or a ``Target`` of ``lrp_axioms.numeric.targets``.  None is the model's prediction.
         With ``return_convergence_delta`` also the delta of ``compute_convergence_delta``.
         """
         arguments = _name_arguments(self.forward_func, inputs, additional_forward_args)

@@ -3,12 +3,13 @@
 from typing import Any
 
 import torch
+from torch import Tensor
+from transformers import PreTrainedModel
+
 from lrp_axioms.axioms.composites import Composite
 from lrp_axioms.numeric.attribution import propagation
 from lrp_axioms.numeric.engine.engine import Propagation
 from lrp_axioms.numeric.methods.lrp import read
-from torch import Tensor
-from transformers import PreTrainedModel
 
 
 class ExternalModel:
@@ -16,7 +17,7 @@ class ExternalModel:
 
     Numbers that other code computes of the logits, such as a probability, have their own gradient,
     like the log-probabilities of ``attribute``.
-    Raises the errors of ``numeric.propagation``.
+    Raises the errors of ``lrp_axioms.propagation``.
     """
 
     def __init__(

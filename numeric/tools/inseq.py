@@ -2,9 +2,10 @@
 
 from typing import Any
 
+from torch import Tensor
+
 from lrp_axioms.numeric.tools import require
 from lrp_axioms.numeric.tools.external_model import ExternalModel
-from torch import Tensor
 
 with require("inseq"):
     from inseq.attr.attribution_decorators import set_hook

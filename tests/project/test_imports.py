@@ -1,6 +1,8 @@
 """The layers stay independent: none can borrow another's formulas."""
 
 import ast
+import pkgutil
+import re
 import subprocess
 import sys
 from functools import cache
@@ -170,3 +172,23 @@ def test_importing_everything_leaves_the_settings_of_matplotlib_alone():
         "assert dict(matplotlib.rcParams) == before"
     )
     subprocess.run([sys.executable, "-c", code], cwd=ROOT, check=True)
+
+
+NAME = re.compile(r"(?<![\w./-])(?:lrp_axioms|numeric)(?:\.[a-zA-Z_]+)+")
+
+
+def test_what_a_message_or_docstring_names_is_there_under_this_name():
+    """An installed package has ``lrp_axioms`` alone."""
+    strings = [
+        node.value
+        for name, path in FILES.items()
+        if not name.startswith(("axioms.", "benchmarks.research"))
+        for node in ast.walk(ast.parse(path.read_text("utf-8")))
+        if isinstance(node, ast.Constant) and isinstance(node.value, str)
+    ]
+    named = {name for text in strings for name in NAME.findall(text)}
+    named = {name for name in named if not name.endswith((".html", ".parquet"))}
+    assert len(named) > 20
+    assert not [name for name in named if not name.startswith("lrp_axioms.")]
+    for name in named - {f"lrp_axioms.{name}" for name in OPTIONAL}:
+        pkgutil.resolve_name(name.removesuffix("."))

@@ -167,10 +167,9 @@ def test_folders_of_ones_own_may_have_the_names_of_the_layers(installed, tmp_pat
 
 
 def test_a_short_name_in_a_checkout_is_the_same_module():
+    import axioms.kinds
     import lrp_axioms.axioms.kinds
     import lrp_axioms.numeric.engine.rules
-
-    import axioms.kinds
     import numeric.engine.rules
 
     assert numeric.engine.rules is lrp_axioms.numeric.engine.rules

@@ -12,6 +12,8 @@ from itertools import cycle
 
 import numpy as np
 import torch
+
+from lrp_axioms import attribute
 from lrp_axioms.benchmarks.experiments.causes.examples import DISTANCES, Example, examples
 from lrp_axioms.benchmarks.experiments.causes.language import (
     SPECIAL,
@@ -26,8 +28,6 @@ from lrp_axioms.benchmarks.sources import models
 from lrp_axioms.numeric.evaluation.correlation import bootstrap_mean
 from lrp_axioms.numeric.methods.catalogue import METHODS
 from lrp_axioms.numeric.targets import logit
-
-from lrp_axioms import attribute
 
 MODEL = "embedded-lm"
 COUNT = 50  # prompts per task and distance

@@ -5,6 +5,7 @@ from dataclasses import replace
 from functools import cache, partial
 
 import numpy as np
+
 from lrp_axioms.axioms import kinds
 from lrp_axioms.axioms.composites import ATTNLRP, BYPASS, CP_LRP, GRADIENT_X_INPUT, Composite
 from lrp_axioms.benchmarks.errors import UnavailableError

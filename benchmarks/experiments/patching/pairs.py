@@ -6,6 +6,8 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 
 import torch
+from transformers import PreTrainedModel
+
 from lrp_axioms.benchmarks.experiments.causes.examples import examples
 from lrp_axioms.benchmarks.experiments.causes.language import (
     ID,
@@ -16,7 +18,6 @@ from lrp_axioms.benchmarks.experiments.causes.language import (
 )
 from lrp_axioms.benchmarks.sources.models import Classifier
 from lrp_axioms.numeric.targets import Target, logit
-from transformers import PreTrainedModel
 
 SEED = 3 * 10**6  # of the prompts; training, its accuracy and "causes" have other seeds
 DISTANCES = ("near", "middle")

@@ -6,6 +6,8 @@ from functools import partial
 
 import numpy as np
 import torch
+from torch import Tensor
+
 from lrp_axioms.benchmarks.experiments.table1 import methods
 from lrp_axioms.benchmarks.experiments.table1.pixel_attention import (
     PixelAttention,
@@ -13,7 +15,6 @@ from lrp_axioms.benchmarks.experiments.table1.pixel_attention import (
     relevance,
 )
 from lrp_axioms.numeric.evaluation.correlation import pearson
-from torch import Tensor
 
 ORDERS = tuple(methods.SIDES.values())
 INVARIANCE = 1e-10

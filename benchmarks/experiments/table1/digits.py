@@ -18,6 +18,8 @@ from functools import cache, partial
 
 import numpy as np
 import torch
+from torch import Tensor
+
 from lrp_axioms.benchmarks.experiments.maps import SEED, means
 from lrp_axioms.benchmarks.experiments.record import Experiment, interval, number, percent, value
 from lrp_axioms.benchmarks.experiments.result import Result, joined, undefined
@@ -27,7 +29,6 @@ from lrp_axioms.benchmarks.running.threads import one_thread
 from lrp_axioms.benchmarks.running.workers import Each, Track, collected, in_turn, untracked
 from lrp_axioms.numeric.evaluation.correlation import bootstrap_mean, flipped, pearson
 from lrp_axioms.numeric.networks.linear_attention import LinearAttention, cotangent
-from torch import Tensor
 
 PAPER = {
     "LOO": {"L vs R": 1.0000, "L vs LOO": 1.0000, "R vs LOO": 1.0000},

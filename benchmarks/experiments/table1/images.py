@@ -6,11 +6,12 @@ from pathlib import Path
 
 import numpy as np
 import torch
+from torch import Tensor
+
 from lrp_axioms.axioms.extras import need
 from lrp_axioms.benchmarks.errors import UnavailableError, first_line
 from lrp_axioms.benchmarks.sources.pins import PINS
 from lrp_axioms.benchmarks.sources.streams import UNLOADABLE
-from torch import Tensor
 
 HUB, REVISION = PINS["images"]["mnist"].values()
 FILE = "mnist.npz"

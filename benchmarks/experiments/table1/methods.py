@@ -8,8 +8,9 @@ from collections.abc import Callable
 
 import numpy as np
 import torch
-from lrp_axioms.numeric.evaluation.correlation import normalise
 from torch import Tensor, nn
+
+from lrp_axioms.numeric.evaluation.correlation import normalise
 
 SIDES = {"L": "qk_first", "R": "kv_first"}
 MAPS = {"raw": lambda a, keep: a, "sum to one": normalise}

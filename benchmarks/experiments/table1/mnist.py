@@ -15,6 +15,8 @@ from typing import Any
 import numpy as np
 import pyarrow as pa
 import torch
+from torch import Tensor
+
 from lrp_axioms.axioms import schema
 from lrp_axioms.benchmarks.errors import RunError
 from lrp_axioms.benchmarks.experiments.maps import means
@@ -30,7 +32,6 @@ from lrp_axioms.benchmarks.running.provenance import provenance
 from lrp_axioms.benchmarks.running.threads import one_thread
 from lrp_axioms.benchmarks.running.workers import Track, untracked
 from lrp_axioms.numeric.evaluation.correlation import flipped
-from torch import Tensor
 
 __all__ = ["Grid", "Images", "declared", "load", "sweep"]
 

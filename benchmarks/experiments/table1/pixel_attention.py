@@ -4,9 +4,10 @@ import math
 from dataclasses import dataclass
 
 import torch
+from torch import Tensor, nn
+
 from lrp_axioms.numeric.engine import rules
 from lrp_axioms.numeric.networks.linear_attention import FACTORIZATIONS
-from torch import Tensor, nn
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -11,8 +11,6 @@ from collections.abc import Iterator, Sequence
 from pathlib import Path
 
 import torch
-from lrp_axioms.axioms.writing import write_atomically
-from lrp_axioms.benchmarks.sources import data, models
 from safetensors.torch import load_file, save
 from torch import Tensor
 from torch.nn.functional import cross_entropy, mse_loss
@@ -25,6 +23,9 @@ from transformers import (
     PreTrainedTokenizerBase,
     RobertaConfig,
 )
+
+from lrp_axioms.axioms.writing import write_atomically
+from lrp_axioms.benchmarks.sources import data, models
 
 EPOCHS, BATCH, RATE = 3, 128, 1e-3
 WARM = 0.05  # share of the steps until the full rate

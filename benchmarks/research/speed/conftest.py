@@ -8,6 +8,7 @@ from collections.abc import Sequence
 from pathlib import Path
 
 import pytest
+
 from lrp_axioms.benchmarks.research.speed import machine
 from lrp_axioms.benchmarks.research.speed.ratios import (
     BASELINE,

@@ -9,6 +9,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 import torch
+
 from lrp_axioms.benchmarks.running.provenance import provenance
 
 KEPT = "baseline.json", "RESULTS.md"

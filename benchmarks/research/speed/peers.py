@@ -11,10 +11,10 @@ import time
 import warnings
 
 import torch
-from lrp_axioms.benchmarks.running.timing import random_text
 from transformers import BertConfig, BertForSequenceClassification
 
 from lrp_axioms import attribute
+from lrp_axioms.benchmarks.running.timing import random_text
 
 STEPS = 32  # of Integrated Gradients
 SIZES = {

@@ -11,6 +11,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 import numpy as np
+
 from lrp_axioms.axioms import schema
 from lrp_axioms.axioms.writing import write_atomically
 from lrp_axioms.benchmarks.research.speed import machine

@@ -9,14 +9,14 @@ import time
 import numpy as np
 import pytest
 import torch
+from transformers import BertConfig, BertForSequenceClassification
+
+from lrp_axioms import attribute
 from lrp_axioms.benchmarks.research.speed.usage import peak_memory
 from lrp_axioms.benchmarks.running.timing import alternate, random_text
 from lrp_axioms.numeric.evaluation.perturbation import perturbation_curves
 from lrp_axioms.numeric.methods import memory_budget
 from lrp_axioms.numeric.models.inputs import prepare
-from transformers import BertConfig, BertForSequenceClassification
-
-from lrp_axioms import attribute
 
 TEXTS = {
     "1 text of 32 tokens": [32],

@@ -5,10 +5,10 @@ Run by `make bench`, which needs a C++ compiler.
 
 import pytest
 import torch
-from lrp_axioms.benchmarks.running.timing import alternate, random_text
 from transformers import BertConfig, BertForSequenceClassification
 
 from lrp_axioms import attribute, compiled
+from lrp_axioms.benchmarks.running.timing import alternate, random_text
 
 GROUP = "torch.compile"
 ROUNDS = {1: 15, 8: 5}

@@ -2,9 +2,10 @@
 
 import pytest
 import torch
+from transformers import BertConfig, BertForSequenceClassification
+
 from lrp_axioms.benchmarks.experiments import time_by_length
 from lrp_axioms.benchmarks.research.speed.test_speed import DEVICE
-from transformers import BertConfig, BertForSequenceClassification
 
 GROUP = "Leave-One-Out against LRP"
 WHERE = "" if DEVICE == "cpu" else ", GPU"

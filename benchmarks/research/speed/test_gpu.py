@@ -10,6 +10,11 @@ from functools import partial
 
 import pytest
 import torch
+from torch import nn
+from torch.nn import functional
+from transformers import AutoModelForCausalLM, LlamaConfig
+
+from lrp_axioms import attribute, compiled
 from lrp_axioms.benchmarks.research.speed.test_long import RUNS, VOCABULARY
 from lrp_axioms.benchmarks.research.speed.test_speed import (
     DEVICE,
@@ -21,11 +26,6 @@ from lrp_axioms.benchmarks.research.speed.test_speed import (
 from lrp_axioms.benchmarks.research.speed.usage import operations, peak_memory
 from lrp_axioms.benchmarks.running.timing import alternate, random_text
 from lrp_axioms.benchmarks.sources import data, models
-from torch import nn
-from torch.nn import functional
-from transformers import AutoModelForCausalLM, LlamaConfig
-
-from lrp_axioms import attribute, compiled
 
 GROUP = "GPU"
 SIZES = [(32, 128), (64, 512)]

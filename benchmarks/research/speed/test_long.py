@@ -9,12 +9,12 @@ from functools import partial
 
 import pytest
 import torch
-from lrp_axioms.benchmarks.research.speed.test_speed import assert_right, rounding
-from lrp_axioms.benchmarks.research.speed.usage import ONE_ROW, peak_memory
-from lrp_axioms.benchmarks.running.timing import alternate, plain_gradient, random_text
 from transformers import Qwen2Config, Qwen2ForCausalLM
 
 from lrp_axioms import attribute
+from lrp_axioms.benchmarks.research.speed.test_speed import assert_right, rounding
+from lrp_axioms.benchmarks.research.speed.usage import ONE_ROW, peak_memory
+from lrp_axioms.benchmarks.running.timing import alternate, plain_gradient, random_text
 
 GROUP = "long texts"
 VOCABULARY = 1024

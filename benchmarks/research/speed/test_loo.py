@@ -11,9 +11,6 @@ import warnings
 
 import pytest
 import torch
-from lrp_axioms.benchmarks.research.speed.usage import operations
-from lrp_axioms.benchmarks.running.timing import alternate
-from lrp_axioms.numeric.methods import prefix
 from transformers import (
     BertConfig,
     BertForSequenceClassification,
@@ -22,6 +19,9 @@ from transformers import (
 )
 
 from lrp_axioms import attribute
+from lrp_axioms.benchmarks.research.speed.usage import operations
+from lrp_axioms.benchmarks.running.timing import alternate
+from lrp_axioms.numeric.methods import prefix
 
 AT_ONCE = (1, 4, 16)
 """Captum's ``perturbations_per_eval``: its default, and larger ones; the best counts."""

@@ -9,12 +9,12 @@ from functools import partial
 
 import pytest
 import torch
-from lrp_axioms.benchmarks.research.speed import test_long, test_speed
-from lrp_axioms.benchmarks.research.speed.usage import ONE_ROW
-from lrp_axioms.benchmarks.running.timing import alternate, plain_gradient
 from transformers import Qwen2Config, Qwen2ForCausalLM
 
 from lrp_axioms import attribute
+from lrp_axioms.benchmarks.research.speed import test_long, test_speed
+from lrp_axioms.benchmarks.research.speed.usage import ONE_ROW
+from lrp_axioms.benchmarks.running.timing import alternate, plain_gradient
 
 METHOD = "mask-relevance"
 GROUP = "mask relevance"

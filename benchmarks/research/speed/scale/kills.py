@@ -21,6 +21,7 @@ from pathlib import Path
 from unittest.mock import patch
 
 import pyarrow.parquet as pq
+
 from lrp_axioms.benchmarks.research.speed.scale import small
 from lrp_axioms.benchmarks.running import manifest
 from lrp_axioms.benchmarks.running.folders import MANIFEST

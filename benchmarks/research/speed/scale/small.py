@@ -5,8 +5,9 @@ import random
 from collections.abc import Iterator, Sequence
 
 import torch
-from lrp_axioms.benchmarks.sources import data, digests, models
 from transformers import BertConfig, BertForSequenceClassification
+
+from lrp_axioms.benchmarks.sources import data, digests, models
 
 
 def classifier() -> models.Classifier:

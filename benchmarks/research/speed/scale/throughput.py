@@ -18,6 +18,7 @@ from functools import partial
 from pathlib import Path
 
 import pyarrow.parquet as pq
+
 from lrp_axioms.benchmarks.experiments import explained, text
 from lrp_axioms.benchmarks.experiments.rows import Row
 from lrp_axioms.benchmarks.running import blocks
@@ -86,6 +87,7 @@ def rate(number: int, classifier: models.Classifier, texts: list[str]) -> float:
     The first blocks of all workers end together, and their number says nothing of the pace.
     """
     import ray
+
     from lrp_axioms.benchmarks.running import cluster
 
     ray.init("local", num_cpus=number, num_gpus=0, include_dashboard=False, log_to_driver=False)
