@@ -17,9 +17,10 @@ GRID = "image_grid_thw"
 
 def without_patches(
     model: PreTrainedModel, batch: Batch, readout: Readout, patch: int | None, batch_size: int
-) -> tuple[list[Chosen], Tensor, Tensor]:
-    """Returns targets, their logits, and the losses without each patch, (target, batch, patch).
+) -> tuple[list[Chosen], Tensor, Tensor, dict[str, Tensor]]:
+    """Returns targets, their logits, the losses without each patch, and the ``grid`` of patches.
 
+    Losses are (target, batch, patch).  The grid, rows and columns, is of one image per example.
     A patch gives way to the mean of all patches of its image, pixel by pixel, which a model that
     cuts its image into these patches maps to the mean of their embeddings.  Patches are squares of
     ``patch`` pixels, row by row, or the rows of pixels that a processor has cut already.  None is
@@ -31,7 +32,7 @@ def without_patches(
         rows = readout.run(model, batch.arguments())
     readout = readout.choose(rows)
     logits = torch.stack([each.of(rows) for each in readout.targets])
-    whole, mean, number = _cut(model, batch, patch)
+    whole, mean, number, grid = _cut(model, batch, patch)
     examples, patches = len(whole), int(number.max()) + 1
     if batch.mixed and examples > 1:
         _check_alone(model, batch, readout, logits)
@@ -48,11 +49,13 @@ def without_patches(
             rows = readout.run(model, inputs, example)
             less.append(torch.stack([each.of(rows, example) for each in readout.targets]))
     without = torch.cat(less, dim=1).to(logits.dtype).unflatten(1, (examples, patches))
-    return readout.targets, logits, logits[:, :, None] - without
+    return readout.targets, logits, logits[:, :, None] - without, grid
 
 
-def _cut(model: PreTrainedModel, batch: Batch, patch: int | None) -> tuple[Tensor, Tensor, Tensor]:
-    """Returns the pixels by example, the mean patch at each place, and the number of each patch."""
+def _cut(
+    model: PreTrainedModel, batch: Batch, patch: int | None
+) -> tuple[Tensor, Tensor, Tensor, dict[str, Tensor]]:
+    """Returns pixels by example, the mean patch and the patch's number at each, and the grid."""
     x: Any = batch.pixel_values  # of a batch with images
     examples = len(batch.attention_mask)
     if x.ndim < 4 or GRID in batch.others:
@@ -60,7 +63,7 @@ def _cut(model: PreTrainedModel, batch: Batch, patch: int | None) -> tuple[Tenso
             raise ValueError(f"patch={patch!r}: the processor has cut the image; leave it out")
         x = x.reshape(examples, -1, *x.shape[1 + (x.ndim == 3) :])
         number = torch.arange(x.shape[1], device=x.device).view(1, -1, *[1] * (x.ndim - 2))
-        return x, x.mean(dim=1, keepdim=True).expand_as(x), number
+        return x, x.mean(dim=1, keepdim=True).expand_as(x), number, {}
     x = x.reshape(examples, -1, *x.shape[-3:])
     *_, images, _, height, width = x.shape
     side = _side(model.config, height, width) if patch is None else patch
@@ -74,7 +77,8 @@ def _cut(model: PreTrainedModel, batch: Batch, patch: int | None) -> tuple[Tenso
     rows, columns = (torch.arange(n, device=x.device) // side for n in (height, width))
     grid = rows[:, None] * (width // side) + columns
     first = torch.arange(images, device=x.device) * (int(grid.max()) + 1)
-    return x, mean, (first[:, None, None] + grid)[None, :, None]
+    sides = {"grid": torch.tensor([height // side, width // side])} if images == 1 else {}
+    return x, mean, (first[:, None, None] + grid)[None, :, None], sides
 
 
 def _side(config: Any, height: int, width: int) -> int:

@@ -39,6 +39,15 @@ def of_images(
     return found
 
 
+def grid(entries: Sequence[Entry], examples: int) -> dict[str, Tensor]:
+    """Returns rows and columns of the patches, if one convolution maps one image per example."""
+    maps = [x.leaf.shape for x in entries if x.ids is None and x.channels == 1]
+    if len(maps) != 1 or maps[0][0] != examples:
+        return {}
+    _, _, *sides = maps[0]
+    return {"grid": torch.tensor(sides)} if len(sides) == len("yx") else {}
+
+
 def by_patch(entries: Sequence[Entry], of_entries: Sequence[Tensor], examples: int) -> Tensor:
     """Arranges relevance of all maps of pixels, side by side: (example, position)."""
     pixels = [(x, r) for x, r in zip(entries, of_entries, strict=True) if x.ids is None]

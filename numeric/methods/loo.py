@@ -55,16 +55,17 @@ def leave_one_out(
     Raises ValueError for a text of one token: without it there is nothing to attend to.
     """
     images: Sequence[Tensor | None] = []
+    grid: dict[str, Tensor] = {}
     if batch.pixel_values is None and patch is not None:
         raise ValueError(f"patch={patch!r}: inputs has no image; leave it out")
     if batch.pixel_values is not None:
-        targets, logits, lost = without_patches(model, batch, readout, patch, batch_size)
+        targets, logits, lost, grid = without_patches(model, batch, readout, patch, batch_size)
         images = [*lost]
     if batch.pixel_values is not None and batch.input_ids is None:
         if removal != "attention-mask" or not all(x is None for x in (dtype, budget, groups)):
             raise ValueError("removal, dtype, budget and groups are of texts: leave them out")
         for each, logit, own in zip(targets, logits, lost, strict=True):
-            yield Found(own, each.target, logit, {})
+            yield Found(own, each.target, logit, dict(grid))
         return
     texts = losses(
         model, batch, readout, batch_size=batch_size, removal=removal, memory=memory, dtype=dtype
@@ -80,7 +81,7 @@ def leave_one_out(
     each_target = zip(targets, texts.logits, texts.starts, relevance, images, strict=True)
     for each, logit, start, own, image in each_target:
         found = {} if budget is None else dict(details)
-        found |= {} if image is None else {"patches": image}
+        found |= {} if image is None else {"patches": image} | grid
         found |= {} if dtype is None else {"logit_in_dtype": start}
         yield Found(own, each.target, logit, found)
 

@@ -13,7 +13,7 @@ from lrp_axioms.numeric.engine.engine import Propagation
 from lrp_axioms.numeric.engine.entries import of_tokens
 from lrp_axioms.numeric.methods import positions as position_shares
 from lrp_axioms.numeric.methods.checkpointing import Checkpointed
-from lrp_axioms.numeric.methods.image_relevance import of_images
+from lrp_axioms.numeric.methods.image_relevance import grid, of_images
 from lrp_axioms.numeric.methods.inside import Inside
 from lrp_axioms.numeric.models.batches import Batch
 from lrp_axioms.numeric.targets.readout import Found, Readout
@@ -98,6 +98,7 @@ def lrp(
         if batch.mixed:
             own = [part[share] for part in each_in]
             details["patches"] = of_images(entries, own, cs, logit)
+        details |= grid(entries, len(logit))
         if positions is not None:
             of_rotary = rules.turned.relevance(found)
             shares = position_shares.shares(parts, c, of_rotary, batch.present, positions)

@@ -3,7 +3,6 @@
 import io
 from base64 import b64encode
 from collections.abc import Sequence
-from math import isqrt
 
 import numpy as np
 
@@ -13,25 +12,23 @@ INK = 0.6  # of the strongest patch
 
 
 def of_each(
-    images: Sequence[object], relevance: Sequence[Sequence[float]], grid: tuple[int, int] | None
-) -> Sequence[np.ndarray | None]:
-    """Lays relevance over an image of each example, if there are images."""
-    if len(images) not in (0, len(relevance)):
+    images: Sequence[object], relevance: Sequence[Sequence[float]], grid: tuple[int, int]
+) -> Sequence[np.ndarray]:
+    """Lays relevance over an image of each example."""
+    if len(images) != len(relevance):
         raise ValueError(f"{len(images)} images for {len(relevance)} examples; pass one of each")
-    if not len(images):
-        return [None] * len(relevance)
     return [overlay(x, r, grid) for x, r in zip(images, relevance, strict=True)]
 
 
-def overlay(image: object, relevance: Sequence[float], grid: tuple[int, int] | None) -> np.ndarray:
+def overlay(image: object, relevance: Sequence[float], grid: tuple[int, int]) -> np.ndarray:
     """Tints each patch of ``image``, (height, width, 3) from 0 to 255, by its relevance.
 
-    ``grid`` is (rows, columns), by default the largest square that the positions fill.  Positions
-    before it, such as a class token, are no part of the image.  A hatched patch is against.
+    ``grid`` is (rows, columns).  Positions before it, such as a class token, are no part of the
+    image.  A hatched patch is against.
     Raises ValueError for another shape of the image, and for a grid of more positions.
     """
     pixels = np.asarray(image)
-    rows, columns = grid or 2 * (isqrt(len(relevance)),)
+    rows, columns = grid
     if pixels.ndim != 3 or pixels.shape[2] != 3 or not 0 < rows * columns <= len(relevance):
         raise ValueError(
             f"image of shape {pixels.shape}, {rows} x {columns} patches, {len(relevance)} of them "

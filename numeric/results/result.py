@@ -2,19 +2,17 @@
 
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field, replace
-from itertools import islice
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import torch
-from jinja2 import Environment
 from rich.console import RenderableType
 from rich.constrain import Constrain
 from torch import Tensor
 from transformers import PreTrainedTokenizerBase
 
 from lrp_axioms.axioms.extras import need
-from lrp_axioms.numeric.results import overlays, pictures, render, stored
+from lrp_axioms.numeric.results import cells, overlays, pictures, render, stored
 from lrp_axioms.numeric.results.render import LayerMap
 from lrp_axioms.numeric.results.words import pieces, units
 from lrp_axioms.numeric.spelling import printable
@@ -27,6 +25,7 @@ GROUPS = ("details", "inside")
 SHOWN = 20  # samples of a notebook's cell
 SMALL = 3  # samples of a line
 ROLLOUT = "attention-rollout"
+GRID = "grid"  # rows and columns of patches, where these stand row by row in one image
 
 
 @dataclass(frozen=True)
@@ -77,7 +76,12 @@ class Attribution:
         return printable(said)
 
     def _repr_html_(self) -> str:
-        return heat_maps(self, SHOWN)
+        numbers = (x[:SHOWN].tolist() for x in (self.target, self.logit, self.residual))
+        samples = [
+            (f"target {target}: logit {logit:+z.4f}, residual {residual:+z.4f}", self.lines(n))
+            for n, (target, logit, residual) in enumerate(zip(*numbers, strict=True))
+        ]
+        return cells.heat_maps(self.method, samples, max(0, len(self.relevance) - SHOWN))
 
     def lines(self, sample: int) -> list[tuple[int, str | None, float]]:
         """Lists position, token and relevance of one example; no padding if tokens are known."""
@@ -226,17 +230,40 @@ def _caption(a: Attribution, sample: int) -> str:
 
     if a.method not in METHODS:
         return said
+    if METHODS[a.method].composite:
+        said += _in_percent(a.residual[sample].item(), a.logit[sample].item())
     conserves = METHODS[a.method].conserves
     return f"{said} Does {a.method} conserve relevance? {conserves[0].upper()}{conserves[1:]}."
+
+
+def _in_percent(residual: float, logit: float) -> str:
+    """Compares the residual with its logit, in words; nothing if it is below half a percent."""
+    if abs(residual) < 0.005 * abs(logit) or not logit:
+        return ""
+    share = residual / logit
+    if share > 0:
+        return f" {share:.0%} of the logit did not reach the tokens; `audit` says where it went."
+    return f" The tokens received {-share:.0%} more than the logit; `audit` says from where."
 
 
 def sections(
     a: Attribution, images: Sequence[object] = (), grid: tuple[int, int] | None = None
 ) -> list[render.Section]:
     values = a.relevance if a.patches is None else a.patches
-    drawn = overlays.of_each(images, values.tolist(), grid)
     found = [section(a, n) for n in range(len(values))]
-    return [replace(x, picture=y) for x, y in zip(found, drawn, strict=True)]
+    if not len(images):
+        return found
+    if grid is None:
+        if GRID not in a.details:
+            raise ValueError(
+                "places of patches are not known: pass grid=(rows, columns) if there is one image "
+                "per example and its patches stand row by row"
+            )
+        rows, columns = a.details[GRID].tolist()
+        grid = rows, columns
+    drawn = overlays.of_each(images, values.tolist(), grid)
+    legend = f"{found[0].legend} Patches against it are hatched."
+    return [replace(x, picture=y, legend=legend) for x, y in zip(found, drawn, strict=True)]
 
 
 def page(found: Sequence[render.Section], a: Attribution) -> str:
@@ -247,52 +274,3 @@ def page(found: Sequence[render.Section], a: Attribution) -> str:
 
 def made(a: Attribution) -> str:
     return render.made(a.model, a.method, a.options)
-
-
-CELLS = Environment(autoescape=True, trim_blocks=True).from_string(
-    """<div style="line-height:2;max-width:60rem">
-{% for s in samples %}
-<div><strong>{{ method }}</strong> {{ s.about }}<br>
-{% for t in s.tokens %}
-<span title="{{ t.value }}" style="padding:.15em .25em;border-radius:.2em;white-space:pre;\
-background:rgba({{ t.colour }}){{ t.line }}">{{ t.token }}</span>
-{% endfor %}
-</div>
-{% endfor %}
-<small style="opacity:.8">{{ legend }}{{ more }}</small></div>"""
-)
-"""A cell of a notebook: styles are inline, and its colours show on light and dark alike."""
-
-
-def heat_maps(a: Attribution, most: int) -> str:
-    """Draws the ``most`` first examples for a notebook; a token without a name is its position."""
-    numbers = zip(a.target.tolist(), a.logit.tolist(), a.residual.tolist(), strict=True)
-    samples = [
-        {
-            "about": f"target {target}: logit {logit:+z.4f}, residual {residual:+z.4f}",
-            "tokens": _shade_tokens(a.lines(n)),
-        }
-        for n, (target, logit, residual) in enumerate(islice(numbers, most))
-    ]
-    left = max(0, len(a.relevance) - most)
-    more = f" {left} more samples are not shown." if left else ""
-    facts = {
-        "method": a.method,
-        "samples": samples,
-        "legend": render.legend("target"),
-        "more": more,
-    }
-    return printable(CELLS.render(facts))
-
-
-def _shade_tokens(lines: Sequence[tuple[int, str | None, float]]) -> Iterator[dict[str, object]]:
-    """Yields transparent colours, so that letters keep the colour of their page."""
-    top = max((abs(value) for *_, value in lines), default=0.0) or 1.0
-    for position, token, value in lines:
-        hue, line = ("31,119,255", ";text-decoration:underline") if value < 0 else ("235,40,40", "")
-        yield {
-            "token": position if token is None else token,
-            "value": f"{value:+z.4f}",
-            "colour": f"{hue},{0.55 * abs(value) / top:.2f}",
-            "line": line,
-        }

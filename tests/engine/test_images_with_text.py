@@ -111,7 +111,7 @@ def test_red_and_hatched_blue_patches_lie_over_the_image_on_pages_and_pictures(t
     model, inputs = with_inputs("llava", MIXED)
     a = attribute(model, inputs)
     image = np.full((64, 64, 3), 200, dtype=np.uint8)
-    found = overlay(image, [9.0, 2.0, -1.0, 0.0, 0.5], None).astype(int)  # the first is no patch
+    found = overlay(image, [9.0, 2.0, -1.0, 0.0, 0.5], (2, 2)).astype(int)  # the first is no patch
     red, blue = found[..., 0] - found[..., 2], found[..., 2] - found[..., 0]
     assert red[:32, :32].min() > blue[:32, 32:].max()
     assert blue[:32, 32:].min() > 0
@@ -123,3 +123,12 @@ def test_red_and_hatched_blue_patches_lie_over_the_image_on_pages_and_pictures(t
     assert Attribution.load(tmp_path / "a").patches.equal(a.patches)
     with pytest.raises(ValueError, match="2 images for 1 examples; pass one of each"):
         a.png([image, image])
+
+
+@pytest.mark.parametrize("method", ["attnlrp", "loo"])
+def test_pictures_need_patches_whose_places_are_known(method):
+    model, inputs = with_inputs("llava", MIXED)
+    assert attribute(model, inputs, method).details["grid"].tolist() == [2, 2]
+    model, inputs = with_inputs("qwen2_vl", MIXED)
+    with pytest.raises(ValueError, match=r"not known: pass grid=\(rows, columns\)"):
+        attribute(model, inputs, method).html([np.zeros((8, 8, 3))])

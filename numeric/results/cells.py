@@ -1,0 +1,51 @@
+"""Heat maps of a notebook's cell."""
+
+from collections.abc import Iterator, Sequence
+
+from jinja2 import Environment
+
+from lrp_axioms.numeric.results import render
+from lrp_axioms.numeric.spelling import printable
+
+Lines = Sequence[tuple[int, str | None, float]]
+
+CELLS = Environment(autoescape=True, trim_blocks=True).from_string(
+    """<div style="line-height:2;max-width:60rem">
+{% for s in samples %}
+<div><strong>{{ method }}</strong> {{ s.about }}<br>
+{% for t in s.tokens %}
+<span title="{{ t.value }}" style="padding:.15em .25em;border-radius:.2em;white-space:pre;\
+background:rgba({{ t.colour }}){{ t.line }}">{{ t.token }}</span>
+{% endfor %}
+</div>
+{% endfor %}
+<small style="opacity:.8">{{ legend }}{{ more }}</small></div>"""
+)
+"""A cell of a notebook: styles are inline, and its colours show on light and dark alike."""
+
+
+def heat_maps(method: str, samples: Sequence[tuple[str, Lines]], left: int) -> str:
+    """Draws samples, each with a line about it; a token without a name is its position.
+
+    ``left`` is the number of samples that are not shown.
+    """
+    facts = {
+        "method": method,
+        "samples": [{"about": about, "tokens": _shade_tokens(lines)} for about, lines in samples],
+        "legend": render.legend("target"),
+        "more": f" {left} more samples are not shown." if left else "",
+    }
+    return printable(CELLS.render(facts))
+
+
+def _shade_tokens(lines: Lines) -> Iterator[dict[str, object]]:
+    """Yields transparent colours, so that letters keep the colour of their page."""
+    top = max((abs(value) for *_, value in lines), default=0.0) or 1.0
+    for position, token, value in lines:
+        hue, line = ("31,119,255", ";text-decoration:underline") if value < 0 else ("235,40,40", "")
+        yield {
+            "token": position if token is None else token,
+            "value": f"{value:+z.4f}",
+            "colour": f"{hue},{0.55 * abs(value) / top:.2f}",
+            "line": line,
+        }
