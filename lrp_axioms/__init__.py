@@ -15,7 +15,7 @@ if TYPE_CHECKING:
     from lrp_axioms.numeric.attribution import attribute_each as attribute_each
     from lrp_axioms.numeric.attribution import explain as explain
     from lrp_axioms.numeric.attribution import propagation as propagation
-    from lrp_axioms.numeric.auditing.audit import Audit as Audit
+    from lrp_axioms.numeric.auditing.accounts import Audit as Audit
     from lrp_axioms.numeric.auditing.audit import audit as audit
     from lrp_axioms.numeric.auditing.testing import assert_conserves as assert_conserves
     from lrp_axioms.numeric.compiling import compiled as compiled
@@ -37,7 +37,7 @@ HOME = {
     "attribute": "numeric.attribution",
     "attribute_each": "numeric.attribution",
     "Attribution": "numeric.results.result",
-    "Audit": "numeric.auditing.audit",
+    "Audit": "numeric.auditing.accounts",
     "audit": "numeric.auditing.audit",
     "compiled": "numeric.compiling",
     "evaluate": "numeric.evaluation.faithfulness",

@@ -1,24 +1,19 @@
 """Audits one model on one input: where relevance goes, and whether it is kept."""
 
 import time
-from collections import Counter
-from collections.abc import Callable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, field
+from collections.abc import Callable, Mapping
+from typing import Any
 
 import numpy as np
 import torch
-from torch import Tensor, nn
+from torch import Tensor
 from transformers import PreTrainedModel, PreTrainedTokenizerBase
 
-from lrp_axioms.axioms import kinds
-from lrp_axioms.axioms.audit import Structure, Verdict, structure, verdicts
-from lrp_axioms.axioms.composites import Composite, Operation
-from lrp_axioms.axioms.graph import LEAVES, MOVE, Node, topological
+from lrp_axioms.axioms.composites import Composite
 from lrp_axioms.numeric.auditing import ledger as ledgers
+from lrp_axioms.numeric.auditing.accounts import Audit, Start, account, refuse
 from lrp_axioms.numeric.auditing.capture import Capture, capture
-from lrp_axioms.numeric.auditing.draft import WORD
-from lrp_axioms.numeric.auditing.holding import hold
-from lrp_axioms.numeric.auditing.meanings import LOGARITHM, OF_LEAVES
+from lrp_axioms.numeric.auditing.named_tensors import of_tensors
 from lrp_axioms.numeric.engine import scope
 from lrp_axioms.numeric.engine.blocks import outside
 from lrp_axioms.numeric.engine.entries import of_tokens
@@ -28,73 +23,9 @@ from lrp_axioms.numeric.methods.lrp import read
 from lrp_axioms.numeric.methods.options import composite_of
 from lrp_axioms.numeric.models.batches import Batch
 from lrp_axioms.numeric.models.inputs import prepare
-from lrp_axioms.numeric.models.places import check_overrides
-from lrp_axioms.numeric.models.scans import scans
-from lrp_axioms.numeric.reference import evaluate
 from lrp_axioms.numeric.targets import Label, Target
 from lrp_axioms.numeric.targets.chosen import Chosen, Rows
 from lrp_axioms.numeric.targets.readout import Readout
-
-ROUNDING = 1e-3  # of the logits: more than float32 loses in a large model
-
-
-@dataclass(frozen=True, eq=False, kw_only=True)
-class Audit:
-    """The accounts and verdicts of one logit's relevance; all in logits unless noted.
-
-    target: its class, tag, token or position; a list for the terms of a sum
-    relevance: (token,) at the whole embedding, before the first operation on it
-    patches: (position,) of the images that come with the text, or None
-    residual: logit minus the relevance of words: the causes and the other leaves add up to it
-    forward_error: largest difference of the captured graph's logits, in float64, from the model's
-    verdicts: statements proved, refuted or bounded of this explanation, with their operations
-    seconds: by step
-    """
-
-    model: str
-    composite: Composite
-    epsilon: float
-    target: int | list[int]
-    logit: float
-    relevance: np.ndarray
-    residual: float
-    captured: Capture
-    ledger: ledgers.Ledger
-    verdicts: tuple[Verdict, ...]
-    structure: Structure
-    forward_error: float
-    seconds: Mapping[str, float]
-    notes: tuple[str, ...] = field(default=())
-    patches: np.ndarray | None = None
-
-    def by_cause(self) -> dict[str, float]:
-        """Splits the residual by cause: absorbed by operations, or received by leaves but words."""
-        found: dict[str, float] = {}
-        for line in self.ledger.lines:
-            for cause, amount in line.absorbed.items():
-                name = cause_of(line, cause)
-                found[name] = found.get(name, 0.0) + amount
-        for leaf, r in self.ledger.leaves.items():
-            if leaf.attributes["role"] != WORD:
-                name = OF_LEAVES[leaf.attributes["role"]]
-                found[name] = found.get(name, 0.0) + float(r.sum())
-        if beside := self.logit - self.ledger.started:
-            found[LOGARITHM] = beside
-        found[ledgers.NUMERICAL] = sum(line.numerical for line in self.ledger.lines)
-        return dict(sorted(found.items(), key=lambda item: -abs(item[1])))
-
-    def by_layer(self) -> dict[int | None, dict[str, float]]:
-        """Sums absorbed relevance by layer (from 0; None outside of layers) and cause."""
-        return ledgers.totals(self.ledger.lines, lambda line: line.node.attributes["layer"])
-
-    def by_kind(self) -> dict[str, dict[str, float]]:
-        """Sums absorbed relevance by kind of operation and cause."""
-        return ledgers.totals(self.ledger.lines, lambda line: line.kind)
-
-    def worst(self, count: int = 10) -> list[ledgers.Line]:
-        """Returns the operations that absorb or make most relevance."""
-        size: Callable[[ledgers.Line], float] = lambda line: -sum(map(abs, line.absorbed.values()))
-        return sorted(self.ledger.lines, key=size)[:count]
 
 
 @torch.inference_mode(mode=False)  # its tensors take part in no gradient
@@ -106,15 +37,21 @@ def audit(
     *,
     tokenizer: PreTrainedTokenizerBase | None = None,
     epsilon: float = 0.0,
+    **named: Any,
 ) -> Audit:
-    """Captures a stock model on one example and accounts for its relevance in float64 (Eqs. 1-5).
+    """Captures a model on one example and accounts for its relevance in float64 (Eqs. 1-5).
 
     Takes the arguments of ``attribute``, for one example and a method by rules; ``epsilon`` is the
-    stabiliser, 0 for the limit.  The model is left as it was.
+    stabiliser, 0 for the limit.  Any other torch module is audited with ``of``, ``read`` and
+    ``axes``, which name tensors and a number as for ``attribute``.  The model is left as it was.
     Raises ValueError for a model that cannot be captured, UnassignedOperation and LookupError for
     operations without a rule in the method or in the ledger, all of them listed, and
     ZeroDivisionError where the limit does not exist.
     """
+    if named:
+        if target is not None or tokenizer is not None:
+            raise ValueError("target and tokenizer would be ignored: `read` returns the number")
+        return of_tensors(model, inputs, method, epsilon=epsilon, **named)
     clock = {"capture": time.perf_counter()}
     _, composite, _ = composite_of(method, None)
     scope.check_stabiliser(epsilon)
@@ -125,50 +62,16 @@ def audit(
     captured = capture(model, batch, readout)
     own = captured.rows.logits.double()
     (chosen,) = readout.to(torch.device("cpu")).choose(captured.rows._replace(logits=own)).targets
-    notes = list(_notes(model, captured.order))
-    clock["ledger"] = time.perf_counter()
-    root = hold(captured.root, composite)
-    order = topological(root)
-    check_overrides(composite, [_operation(x) for x in order if x.op not in (*LEAVES, MOVE)])
-    values = evaluate.forward(order, captured.values)
-    logits = values[root]
-    error = float(abs(logits.reshape(own.shape) - own.numpy()).max())
-    _check_logits(model, error, own)
-    logit, start = _start(chosen, captured.rows, logits)
-    found = ledgers.ledger(order, captured.values, values, composite, start, eps=epsilon)
-    clock["verdicts"] = time.perf_counter()
-    absorbed = {(x.node, c): amount for x in found.lines for c, amount in x.absorbed.items()}
-    missing = found.started - float(sum(r.sum() for r in found.leaves.values()))
-    decided = verdicts(
-        root, composite, eps=epsilon, absorbed=absorbed, started=found.started, missing=missing
-    )
-    clock["end"] = time.perf_counter()
-    words = [r for leaf, r in found.leaves.items() if leaf.attributes["role"] == WORD]
-    relevance, patches = _by_token(captured, found, batch)
-    given = torch.from_numpy(relevance)[None], torch.tensor([logit], device="cpu")
+    start: Callable[[np.ndarray], Start] = lambda logits: _start(chosen, captured.rows, logits)
+    found = account(model, captured, own, composite, start, epsilon=epsilon, clock=clock)
+    relevance, patches = _by_token(captured, found["ledger"], batch)
+    given = torch.from_numpy(relevance)[None], torch.tensor([found["logit"]], device="cpu")
     with outside(), torch.autocast(batch.device.type, enabled=False):
         if said := amplified(
             model, batch, readout, composite, *given, epsilon=epsilon, share="word"
         ):
-            notes.append(said)
-    times = list(clock.values())
-    return Audit(
-        model=type(model).__name__,
-        composite=composite,
-        epsilon=epsilon,
-        target=chosen.target[0].tolist(),
-        logit=logit,
-        relevance=relevance,
-        residual=logit - float(sum(r.sum() for r in words)),
-        captured=captured,
-        ledger=found,
-        forward_error=error,
-        verdicts=decided,
-        structure=structure(root),
-        seconds={name: b - a for name, a, b in zip(clock, times, times[1:], strict=False)},
-        notes=tuple(notes),
-        patches=patches,
-    )
+            found["notes"] = (*found["notes"], said)
+    return Audit(target=chosen.target[0].tolist(), relevance=relevance, patches=patches, **found)
 
 
 def _start(chosen: Chosen, rows: Rows, logits: np.ndarray) -> tuple[float, np.ndarray]:
@@ -195,39 +98,6 @@ def _by_token(
     return relevance, patches
 
 
-def _check_logits(model: nn.Module, error: float, own: Tensor) -> None:
-    if not error <= ROUNDING * max(1.0, float(own.abs().max())):
-        raise ValueError(
-            f"the operations that were recorded of {type(model).__name__} do not compute its "
-            f"logits, which are off by {error:.1e}: some of its code is not seen by torch; "
-            "lrp-axioms plan lists what is"
-        )
-
-
-def refuse(model: nn.Module) -> None:
-    """Raises ValueError for weights whose numbers the audit could not account for."""
-    quantised = getattr(model, "is_quantized", False) or any(
-        p.dtype in (torch.int8, torch.uint8) for p in model.parameters()
-    )
-    if quantised:
-        raise ValueError(
-            f"{type(model).__name__} has quantised weights, whose products hide their rounding; "
-            "load it without quantization_config"
-        )
-    wide = (torch.float32, torch.float64)
-    half = sorted({str(p.dtype) for p in model.parameters() if p.dtype not in wide})
-    if half:
-        raise ValueError(
-            f"{type(model).__name__} is in half precision ({', '.join(half)}), which would be "
-            "audited instead of the model; call model.float()"
-        )
-
-
-def _operation(node: Node) -> Operation:
-    module = node.origin.module if node.origin else ""
-    return Operation(kind=node.op, module=module, layer=node.attributes["layer"])
-
-
 def _one_text(batch: Batch) -> None:
     size = len(batch.attention_mask)
     if size != 1:
@@ -237,25 +107,3 @@ def _one_text(batch: Batch) -> None:
             "attention_mask hides the first token, whose row of causal attention then has no key; "
             "leave padding on the left out, since an audit takes one text"
         )
-
-
-def _notes(model: nn.Module, order: Sequence[Node]) -> Iterator[str]:
-    """Notes scans, which the ledger does not show, and parameters with several lines in it."""
-    if scans(model):
-        yield "what a scan selects by is held: it is no operation here, and gets no relevance"
-    shared: dict[int, list[str]] = {}
-    for path, p in model.named_parameters(remove_duplicate=False):
-        shared.setdefault(id(p), []).append(path)
-    for paths in shared.values():
-        if len(paths) > 1:
-            yield f"{' and '.join(paths)} are one parameter: each use has a line of its own"
-    weights = [x.args[1] for x in order if x.op == kinds.LINEAR and len(x.args) > 1]
-    uses = Counter(weight.name for weight in weights if weight.name in model.state_dict())
-    for name, count in uses.items():
-        if count > 1:
-            yield f"{name} is used {count} times: each use has a line of its own"
-
-
-def cause_of(line: ledgers.Line, cause: str) -> str:
-    """Names the cause as reports do: a LayerNorm's bias is its beta."""
-    return "LayerNorm beta" if (line.kind, cause) == (kinds.LAYER_NORM, "bias") else cause

@@ -1,7 +1,7 @@
 """A stock model as a computation graph: which operations its code performs on this input."""
 
 import hashlib
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -10,7 +10,7 @@ from torch import Tensor
 from transformers import PreTrainedModel
 
 from lrp_axioms.axioms.graph import LEAVES, Node, topological
-from lrp_axioms.numeric.auditing.draft import TYPE
+from lrp_axioms.numeric.auditing.draft import TYPE, Draft
 from lrp_axioms.numeric.auditing.recorder import Recorder
 from lrp_axioms.numeric.engine import packed
 from lrp_axioms.numeric.engine.blocks import outside
@@ -69,18 +69,23 @@ def capture(model: PreTrainedModel, batch: Batch, readout: Readout | None = None
                 rows = readout.run(model, batch.arguments(), settle=settle)
         finally:
             draft.calls.clear()  # their frames hold on to all that they computed
-    (root,), at = ends, rows.columns
+    (root,) = ends
     for leaf, entry in recorder.words.items():
         if entry not in block.entries.found:  # token types that are looked up among words
             about: Any = leaf.attributes  # a leaf that nothing else knows yet
             about["role"] = TYPE
-    entries = tuple((entry, draft.node_of(entry.embedding)) for entry in block.entries.found)
-    values = {x: draft.values[x].cpu() for x in topological(root) if x.op in LEAVES}
+    entries = [(entry, draft.node_of(entry.embedding)) for entry in block.entries.found]
+    return finish(draft, root, rows, entries)
+
+
+def finish(draft: Draft, root: Node, rows: Rows, entries: Sequence[tuple[Entry, Node]]) -> Capture:
+    """Moves a drafted graph and its values to the CPU."""
+    at = rows.columns
     return Capture(
         root=root,
         rows=Rows(rows.logits.detach().cpu(), None if at is None else at.cpu()),
-        values=values,
-        entries=entries,
+        values={x: draft.values[x].cpu() for x in topological(root) if x.op in LEAVES},
+        entries=tuple(entries),
         signatures=_signatures(draft.trace),
     )
 

@@ -4,8 +4,7 @@ from collections.abc import Callable
 from functools import partial
 from typing import Any
 
-from torch import Tensor
-from transformers import PreTrainedModel
+from torch import Tensor, nn
 
 from lrp_axioms.axioms import kinds
 from lrp_axioms.axioms.composites import ATTNLRP
@@ -46,7 +45,7 @@ class Recorder:
     The code that decides on an operation's kind for ``attribute`` decides here, too.
     """
 
-    def __init__(self, model: PreTrainedModel) -> None:
+    def __init__(self, model: nn.Module) -> None:
         self.block = block = Propagation(model, ATTNLRP)  # under its rules nothing is cut off
         block.handlers[ATTENTION] = attention.unfuse
         self.entries = block.entries = Entries(model, typed=True)

@@ -9,7 +9,8 @@ from transformers import PreTrainedModel
 
 from lrp_axioms.axioms.composites import Composite
 from lrp_axioms.axioms.graph import Origin
-from lrp_axioms.numeric.auditing.audit import Audit, audit
+from lrp_axioms.numeric.auditing.accounts import Audit
+from lrp_axioms.numeric.auditing.audit import audit
 from lrp_axioms.numeric.auditing.ledger import NUMERICAL
 from lrp_axioms.numeric.targets import Label, Target
 

@@ -13,7 +13,8 @@ from transformers.utils import logging
 
 from axioms.composites import ATTNLRP, BIAS, CP_LRP, UnassignedOperation
 from numeric import attribute, targets
-from numeric.auditing.audit import Audit, audit
+from numeric.auditing.accounts import Audit
+from numeric.auditing.audit import audit
 from numeric.models.facts import facts_of
 from tests.census.build import (
     ANSWERS,

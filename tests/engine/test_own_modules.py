@@ -8,7 +8,8 @@ from torch import nn
 from torch.utils._pytree import tree_map
 
 from axioms.composites import CP_LRP, UnassignedOperation
-from numeric import attribute, plan, propagation
+from numeric import attribute, audit, plan, propagation
+from tests.support.cases import close
 from tests.support.own_modules import IDS, MODULES, Cnn, Encoder, Gpt, Two, make, read
 
 
@@ -170,7 +171,7 @@ WRONG = {
     "one number": (Twice, X, {"of": "x", "read": lambda y: y.sum()}, "read returns (); return"),
     "a list": (Twice, X, {"of": "x", "read": lambda _: [1.0]}, "read returns list; return"),
     "one example": (Twice, X, {"of": "x", "read": lambda y: y[:1, 0]}, "read returns 1 numbers"),
-    "detached": (Twice, X, {"of": "x", "read": lambda y: y.detach()[:, 0]}, "depends on none of x"),
+    "detached": (Twice, X, {"of": "x", "read": lambda y: y.detach()[:, 0]}, "does not depend on x"),
     "the batch's statistics": (Largest, X + IDS[:, :3], {"of": "x"}, "alone: it depends on other"),
     "noise": (Noisy, X, {"of": "x"}, "alone: it depends on other examples, or on chance"),
     "not a number": (Twice, X * torch.nan, {"of": "x"}, "non-finite relevance of x in examples"),
@@ -242,3 +243,94 @@ def test_a_function_without_a_rule_is_named_with_its_place():
 def test_a_transformers_model_without_its_own_call_is_told_of_both():
     with pytest.raises(ValueError, match="or call attribute\\(module, inputs, of=NAME, read="):
         attribute(make(Gpt), {"input_ids": IDS})
+
+
+def first(inputs):
+    return tree_map(lambda x: x[:1], inputs)
+
+
+@pytest.mark.parametrize("method", ["cp-lrp", "attnlrp"])
+def test_an_audit_accounts_for_the_relevance_of_the_named_tensors(case, method):
+    module, inputs, of = case
+    inputs = first(inputs)
+    a = attribute(module, inputs, method, of=of, read=read)
+    b = audit(module, inputs, method, of=of, read=read)
+    torch.testing.assert_close(torch.from_numpy(b.relevance), a.relevance[0], atol=1e-12, rtol=0)
+    assert b.logit == pytest.approx(a.logit.item(), abs=1e-12)
+    assert sum(b.by_cause().values()) == pytest.approx(a.residual.item(), abs=1e-12)
+    assert b.verdicts
+
+
+NO_AUDIT = {
+    "two examples": (lambda x: x, {}, "has 2 examples; audit one at a time"),
+    "a target": (first, {"target": 1}, "would be ignored: `read` returns the number"),
+    "no number": (first, {"read": lambda out: out.detach()[:, 0]}, "does not depend on embed"),
+    "a matrix": (first, {"read": lambda out: out}, r"read returns \(1, 3\); return a float"),
+    "axes": (first, {"axes": 3, "of": "embed"}, "axes=3: embed has the shape"),
+    "no name": (first, {"of": "embedding"}, "of='embedding': pass names .* did you mean"),
+}
+
+
+@pytest.mark.parametrize("case", NO_AUDIT)
+def test_an_audit_of_a_module_refuses_what_attribute_refuses(case):
+    change, options, said = NO_AUDIT[case]
+    module = make(Encoder)
+    call = {"of": "embed", "read": read} | options
+    with pytest.raises(ValueError, match=said):
+        audit(module, change(IDS), "cp-lrp", **call)
+
+
+class Several(nn.Module):
+    """Reads several tensors, and has modules that return several."""
+
+    def __init__(self):
+        super().__init__()
+        self.lstm = nn.LSTM(4, 3, batch_first=True)
+        self.attend = nn.MultiheadAttention(3, 1, bias=False, batch_first=True)
+        self.split = Split()
+        self.head = nn.Linear(3, 2, bias=False)
+
+    def forward(self, *numbers):
+        x, (last, _) = self.lstm(numbers[0] + numbers[1])
+        parts = self.split(self.attend(x, x, x)[0])
+        return self.head(parts["part"].sum(dim=1) + last[0])
+
+
+class Split(nn.Module):
+    def forward(self, x):
+        return {"part": x, "number": 2}
+
+
+@pytest.mark.parametrize("of", ["lstm[0]", "attend[0]", "split['part']"])
+def test_one_of_several_tensors_is_named_by_its_place(of):
+    module, inputs = make(Several).double(), (torch.randn(1, 5, 4).double(),) * 2
+    a = attribute(module, inputs, "cp-lrp", of=of, read=read, axes=-1)
+    b = audit(module, inputs, "cp-lrp", of=of, read=read, axes=-1)
+    _, (last, _) = module.lstm(inputs[0] + inputs[1])
+    past = read(module.head(last[0]))[0]  # which the last state has, past the tensor
+    close(a.relevance.sum() + past, a.logit[0])
+    close(torch.from_numpy(b.relevance), a.relevance[0])
+
+
+def test_one_of_the_arguments_of_any_number_is_named_by_its_place():
+    class Sum(nn.Module):
+        def forward(self, *numbers):
+            return numbers[0] + 2 * numbers[1]
+
+    one, other = torch.randn(2, 2, 3).double()
+    found = attribute(Sum().eval(), (one, other), "cp-lrp", of="numbers[1]", read=read)
+    close(found.logit - found.residual, 2 * other[:, 1])
+
+
+@pytest.mark.parametrize(("of", "said"), [
+    ("lstm", r"is a tuple; name floats.* such as 'lstm\[0\]'"),
+    ("lstm[2]", r"of='lstm\[2\]': tensors there are \[0\], \[1\]\[0\], \[1\]\[1\]"),
+    ("split['number']", "is a int; name floats"),
+    ("split['numbers']", r"tensors there are \['part'\], \['number'\]"),
+    ("numbers[2]", r"tensors there are \[0\], \[1\]"),
+    ("lstn[0]", "did you mean"),
+])  # fmt: skip
+def test_a_place_that_is_not_there_is_refused(of, said):
+    module, inputs = make(Several), (torch.randn(1, 5, 4),) * 2
+    with pytest.raises(ValueError, match=said):
+        attribute(module, inputs, "cp-lrp", of=of, read=read)
