@@ -19,6 +19,8 @@ if TYPE_CHECKING:
     from numeric.layer_mixes import sweep
     from numeric.planning import plan
     from numeric.results.result import Attribution
+    from numeric.results.similarity import Similarity
+    from numeric.similarity import explain_similarity
 
 _HOME = {
     "Attribution": "numeric.results.result",
@@ -31,15 +33,18 @@ _HOME = {
     "evaluate": "numeric.evaluation.faithfulness",
     "explain": "numeric.attribution",
     "explain_generation": "numeric.generation.explaining",
+    "explain_similarity": "numeric.similarity",
     "Generation": "numeric.generation.result",
     "plan": "numeric.planning",
     "propagation": "numeric.attribution",
+    "Similarity": "numeric.results.similarity",
     "sweep": "numeric.layer_mixes",
 }
 __all__ = [
     "Attribution",
     "Audit",
     "Generation",
+    "Similarity",
     "assert_conserves",
     "attribute",
     "attribute_each",
@@ -48,6 +53,7 @@ __all__ = [
     "evaluate",
     "explain",
     "explain_generation",
+    "explain_similarity",
     "plan",
     "propagation",
     "sweep",

@@ -81,6 +81,16 @@ def check_no_wrapper(model: nn.Module) -> None:
         raise ValueError(_no_model(model))
 
 
+def split_object(model: Any, tokenizer: Any) -> Any:
+    """Returns the model and tokenizer in an object of sentence-transformers; others as they are."""
+    encodes = callable(getattr(model, "encode", None)) or callable(getattr(model, "predict", None))
+    if isinstance(model, PreTrainedModel) or not isinstance(model, nn.Module) or not encodes:
+        return model, tokenizer
+    inside = [getattr(x, "model", getattr(x, "auto_model", x)) for x in model.children()]
+    found = next((x for x in inside if isinstance(x, PreTrainedModel)), model)
+    return found, tokenizer or getattr(model, "tokenizer", None)
+
+
 def check_is_model(model: object) -> None:
     """Raises ValueError unless ``model`` is a Transformers model, not a module around one."""
     if not isinstance(model, PreTrainedModel):

@@ -172,16 +172,19 @@ class Attribution:
 
     def terminal(self, width: int = 80) -> Iterator[RenderableType]:
         """Yields every text for rich: its tokens coloured, and their numbers."""
-        for each in sections(self):
+        for each in self.sections():
             yield from (Constrain(part, width) for part in each.terminal())
 
     def html(self) -> str:
         """Returns a self-contained page of all texts, with colours and numbers."""
-        return page(sections(self), self)
+        return page(self.sections(), self)
 
     def png(self) -> bytes:
         """Draws all texts as a picture, every token on its colour and above its number."""
-        return pictures.texts(sections(self), made=made(self))
+        return pictures.texts(self.sections(), made=made(self))
+
+    def sections(self) -> list[render.Section]:
+        return [section(self, n) for n in range(len(self.relevance))]
 
 
 def section(
@@ -207,8 +210,9 @@ def _caption(a: Attribution, sample: int) -> str:
     """Writes the sum of one example's relevance, in words."""
     if a.method == ROLLOUT:
         return "Shares of attention, which are not logits: they sum to 1 whatever the model says."
+    number = a.options.get("measure", "logit")
     said = (
-        f"Logit {a.logit[sample]:+z.4f} = relevance of the tokens "
+        f"{number.capitalize()} {a.logit[sample]:+z.4f} = relevance of the tokens "
         f"{a.logit[sample] - a.residual[sample]:+z.4f} + residual {a.residual[sample]:+z.4f}."
     )
     from numeric.methods.catalogue import METHODS
@@ -217,10 +221,6 @@ def _caption(a: Attribution, sample: int) -> str:
         return said
     conserves = METHODS[a.method].conserves
     return f"{said} Does {a.method} conserve relevance? {conserves[0].upper()}{conserves[1:]}."
-
-
-def sections(a: Attribution) -> list[render.Section]:
-    return [section(a, n) for n in range(len(a.relevance))]
 
 
 def page(found: Sequence[render.Section], a: Attribution) -> str:

@@ -1,0 +1,66 @@
+"""The explanation of a similarity: relevance of the tokens of two texts, and of their pairs."""
+
+from dataclasses import dataclass
+from typing import ClassVar
+
+import numpy as np
+from torch import Tensor
+from torch.nn.functional import pad
+
+from numeric.results import render
+from numeric.results.render import LayerMap
+from numeric.results.result import Attribution, section
+from numeric.spelling import printable
+
+
+@dataclass(frozen=True, eq=False, repr=False)  # tensors have no one truth value
+class Similarity(Attribution):
+    """Relevance of the tokens of two texts for their similarity; each row holds the other text.
+
+    Both rows have the similarity as ``logit``, and ``options`` its measure and the pooling.
+    """
+
+    @property
+    def similarity(self) -> float:
+        return float(self.logit[0])
+
+    @property
+    def pairs(self) -> Tensor | None:
+        """Relevance of pairs, (token of a, token of b), or None."""
+        return self.details.get("pairs")
+
+    @property
+    def whole(self) -> Tensor:
+        """The pairs, and behind them the absorbed parts: (token of a + 1, token of b + 1).
+
+        Rows add up to relevance and residual of a, columns to b's, all of it to the similarity
+        (theorem 78).  Raises ValueError without pairs.
+        """
+        if self.pairs is None:
+            raise ValueError("pairs are not known: call explain_similarity() with pairs=True")
+        (a, b), found = self.pairs.shape, pad(self.pairs, (0, 1, 0, 1))
+        found[:a, b] = self.relevance[0, :a] - self.pairs.sum(dim=1)
+        found[a, :b] = self.relevance[1, :b] - self.pairs.sum(dim=0)
+        found[a, b] = self.logit[0] - found.sum()
+        return found
+
+    def sections(self) -> list[render.Section]:
+        """Makes a section of each text; the pairs stand below the second."""
+        a, b = ((*(printable(x) for _, x, _ in self.lines(n) if x), "(absorbed)") for n in (0, 1))
+        maps = [_Pairs("", b, a, self.whole.double().numpy(force=True))] if self.details else []
+        why = "a is similar to b", "b is similar to a"
+        return [section(self, n, why=why[n], explains="similarity", maps=maps * n) for n in (0, 1)]
+
+
+class _Pairs(LayerMap):
+    """A map of pairs, all by one scale."""
+
+    heading: ClassVar[str] = "Pairs of tokens"
+    legend: ClassVar[str] = (
+        "Rows: tokens of text a; columns: tokens of text b; one scale for all. (absorbed): what no "
+        "token of the other text takes of a token's relevance; the last line adds up columns."
+    )
+
+    def shades(self) -> np.ndarray:
+        flat = render.colours(self.values.flatten().tolist())
+        return np.array(flat).reshape(*self.values.shape, 3)
