@@ -180,7 +180,7 @@ def _check_whole(whole: Any, text: str, found: Tensor) -> None:
     unit = torch.finfo(own.dtype).eps ** 0.5
     if own.shape != found.shape or (own.to(found) - found).abs().max() > unit * own.abs().max():
         raise ValueError(
-            f"{reprlib.repr(text)}: encode() of this {type(whole).__name__} returns another embedding than "
-            "its modules for the whole text, as with prompts, truncation or lower case; set these "
-            "to None, and put a prompt into the text"
+            f"{reprlib.repr(text)}: encode() of this {type(whole).__name__} returns another "
+            "embedding than its modules for the whole text, as with prompts, truncation or lower "
+            "case; set these to None, and put a prompt into the text"
         )
