@@ -12,21 +12,21 @@ from torch import Tensor
 from torch.nn.utils.rnn import pad_sequence
 from transformers import PreTrainedModel, PreTrainedTokenizerBase
 
-from axioms.composites import Composite
-from numeric.attribution import run_method
-from numeric.engine.blocks import outside
-from numeric.engine.rules import wide
-from numeric.methods.options import composite_of, resolve
-from numeric.models.batches import DECODER
-from numeric.models.checks import split_object
-from numeric.models.inputs import prepare
-from numeric.models.patches import twin
-from numeric.models.texts import check_order, check_special, tokenized, warn_beyond
-from numeric.results.result import Attribution
-from numeric.results.similarity import Similarity
-from numeric.spelling import did_you_mean, text_fault
-from numeric.targets.chosen import Chosen, Rows
-from numeric.targets.readout import Readout
+from lrp_axioms.axioms.composites import Composite
+from lrp_axioms.numeric.attribution import run_method
+from lrp_axioms.numeric.engine.blocks import outside
+from lrp_axioms.numeric.engine.rules import wide
+from lrp_axioms.numeric.methods.options import composite_of, resolve
+from lrp_axioms.numeric.models.batches import DECODER
+from lrp_axioms.numeric.models.checks import split_object
+from lrp_axioms.numeric.models.inputs import prepare
+from lrp_axioms.numeric.models.patches import twin
+from lrp_axioms.numeric.models.texts import check_order, check_special, tokenized, warn_beyond
+from lrp_axioms.numeric.results.result import Attribution
+from lrp_axioms.numeric.results.similarity import Similarity
+from lrp_axioms.numeric.spelling import did_you_mean, text_fault
+from lrp_axioms.numeric.targets.chosen import Chosen, Rows
+from lrp_axioms.numeric.targets.readout import Readout
 
 POOLING: dict[str, Callable[[Tensor], Tensor]] = {
     "mean": lambda rows: rows.mean(dim=1),

@@ -15,11 +15,11 @@ Main statements
 import pytest
 import sympy as sp
 
-from axioms.composites import ATTNLRP
-from axioms.decide.identity import differ_at, generic, identical, where
-from axioms.graph import TRANSPOSE, Node, leaf, linear, parameter
-from axioms.rules.norms import held_root_mean_square, rms_norm, rms_norm_gradient
-from axioms.rules.propagate import evaluate, explain
+from lrp_axioms.axioms.composites import ATTNLRP
+from lrp_axioms.axioms.decide.identity import differ_at, generic, identical, where
+from lrp_axioms.axioms.graph import TRANSPOSE, Node, leaf, linear, parameter
+from lrp_axioms.axioms.rules.norms import held_root_mean_square, rms_norm, rms_norm_gradient
+from lrp_axioms.axioms.rules.propagate import evaluate, explain
 
 THEMES = {78: ["Products", "Conservation"]}
 MEANINGS = {

@@ -14,17 +14,24 @@ from transformers import (
     PreTrainedTokenizerBase,
 )
 
-from axioms.composites import Composite
-from numeric.attribution import attribute_each, run_method
-from numeric.generation.result import Generation
-from numeric.models.batches import DECODER, SOUND, Batch
-from numeric.models.facts import facts_of
-from numeric.models.inputs import check_ids
-from numeric.models.texts import CHAT, check_order, ids_once, is_chat, tokenized, warn_beyond
-from numeric.results.words import pieces
-from numeric.spelling import text_fault
-from numeric.targets import Target, log_probability, logit
-from numeric.targets.readout import Found, Readout
+from lrp_axioms.axioms.composites import Composite
+from lrp_axioms.numeric.attribution import attribute_each, run_method
+from lrp_axioms.numeric.generation.result import Generation
+from lrp_axioms.numeric.models.batches import DECODER, SOUND, Batch
+from lrp_axioms.numeric.models.facts import facts_of
+from lrp_axioms.numeric.models.inputs import check_ids
+from lrp_axioms.numeric.models.texts import (
+    CHAT,
+    check_order,
+    ids_once,
+    is_chat,
+    tokenized,
+    warn_beyond,
+)
+from lrp_axioms.numeric.results.words import pieces
+from lrp_axioms.numeric.spelling import text_fault
+from lrp_axioms.numeric.targets import Target, log_probability, logit
+from lrp_axioms.numeric.targets.readout import Found, Readout
 
 SCALES = {"logit": logit, "log-probability": log_probability}
 

@@ -7,10 +7,10 @@ import numpy as np
 from torch import Tensor
 from torch.nn.functional import pad
 
-from numeric.results import render
-from numeric.results.render import LayerMap
-from numeric.results.result import Attribution, section
-from numeric.spelling import printable
+from lrp_axioms.numeric.results import render
+from lrp_axioms.numeric.results.render import LayerMap
+from lrp_axioms.numeric.results.result import Attribution, section
+from lrp_axioms.numeric.spelling import printable
 
 
 @dataclass(frozen=True, eq=False, repr=False)  # tensors have no one truth value
