@@ -116,6 +116,50 @@ def explain_generation(
     )
 
 
+def explain_generations(
+    model: PreTrainedModel,
+    tokenizer: PreTrainedTokenizerBase,
+    prompts: Sequence[Any] | Mapping[str, Any],
+    *,
+    answers: Sequence[Any] | None = None,
+    **options: Any,
+) -> list[Generation]:
+    """Calls ``explain_generation`` for each prompt of a list or a batch, without padding.
+
+    ``prompts`` is a list of texts, ids or chats, or a tokenizer's batch, whose masked tokens at the
+    ends of its rows are left out.  ``answers`` has one answer per prompt.  Options and errors are
+    described in ``explain_generation``.
+    Raises ValueError for no prompts, another number of answers, and a mask with holes.
+    """
+    rows = _unpadded(prompts) if isinstance(prompts, Mapping) else prompts
+    if isinstance(rows, str) or is_chat(rows) or not len(rows):
+        raise ValueError(f"prompts={reprlib.repr(prompts)}: pass a list with at least one prompt")
+    if answers is not None and (isinstance(answers, str) or len(answers) != len(rows)):
+        raise ValueError(
+            f"answers={reprlib.repr(answers)}: pass one per prompt, {len(rows)} in all"
+        )
+    given = [{"answer": x} for x in answers] if answers is not None else [{}] * len(rows)
+    pairs = zip(rows, given, strict=True)
+    return [explain_generation(model, tokenizer, row, **options, **one) for row, one in pairs]
+
+
+def _unpadded(batch: Mapping[str, Any]) -> list[list[int]]:
+    """Returns the ids of every row of a batch, without padding on either side."""
+    rows = [torch.as_tensor(x).tolist() for x in batch.get("input_ids", ())]
+    masks = [torch.as_tensor(x).tolist() for x in batch.get("attention_mask", ())]
+    masks = masks or [[1] * len(row) for row in rows]
+    holes = [n for n, mask in enumerate(masks) if "10" in "".join(map(str, mask)).strip("0")]
+    if holes:
+        raise ValueError(
+            f"attention_mask hides tokens in the middle of rows {holes}; a language model writes "
+            "after a whole text: leave these tokens out of input_ids"
+        )
+    return [
+        [x for x, kept in zip(ids, mask, strict=True) if kept]
+        for ids, mask in zip(rows, masks, strict=True)
+    ]
+
+
 def _check_first(
     model: PreTrainedModel, inputs: Mapping[str, Tensor], target: Target, whole: Tensor
 ) -> None:
@@ -169,6 +213,7 @@ def _ids(tokenizer: PreTrainedTokenizerBase, text: Any, name: str, *, special: b
         raise ValueError(
             f"{name}={reprlib.repr(text)} ({what}): pass one {name}, as a text or as its ids"
             + f"; a chat becomes a text by {CHAT}" * is_chat(text)
+            + "; explain_generations takes several prompts" * (name == "prompt")
         )
     return ids
 
