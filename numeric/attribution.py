@@ -20,8 +20,8 @@ from lrp_axioms.numeric.models.checks import (
     Modules,
     check_code,
     check_no_wrapper,
+    open_object,
     own_failures,
-    split_object,
 )
 from lrp_axioms.numeric.models.inputs import prepare
 from lrp_axioms.numeric.models.texts import (
@@ -97,6 +97,7 @@ def attribute_each(
     """
     if not len(targets):
         raise ValueError("targets is empty; pass at least one, such as [logit(0), logit(1)]")
+    model, tokenizer = open_object(model, tokenizer)
     return run_method(model, inputs, targets, *resolve(method, options), tokenizer=tokenizer)
 
 
@@ -119,7 +120,7 @@ def _tokens(batch: Batch, tokenizer: PreTrainedTokenizerBase) -> Tokens:
 
 
 def explain(
-    model: PreTrainedModel | Any,
+    model: PreTrainedModel | nn.Module,
     tokenizer: PreTrainedTokenizerBase | None,
     texts: str | Sequence[str | tuple[str, str]],
     *,
@@ -139,7 +140,7 @@ def explain(
     that its tokenizer adds, and for several texts if the tokenizer has no token to pad with; the
     other arguments and errors are described in ``attribute``.
     """
-    model, tokenizer = split_object(model, tokenizer)
+    model, tokenizer = open_object(model, tokenizer)
     check_order(model, tokenizer)
     texts = checked_texts(texts)
     check_special(tokenizer, texts)

@@ -2,7 +2,6 @@
 
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field, replace
-from itertools import islice
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -77,6 +76,12 @@ class Attribution:
     def _repr_html_(self) -> str:
         return heat_maps(self, SHOWN)
 
+    def about(self, sample: int) -> str:
+        """Names the explained number of one example, and how much of it tokens miss."""
+        logit, residual = self.logit[sample], self.residual[sample]
+        target = self.target[sample].tolist()
+        return f"target {target}: logit {logit:+z.4f}, residual {residual:+z.4f}"
+
     def lines(self, sample: int) -> list[tuple[int, str | None, float]]:
         """Lists position, token and relevance of one example; no padding if tokens are known."""
         values = self.relevance[sample].tolist()
@@ -99,6 +104,19 @@ class Attribution:
         Details and ``inside`` are by token, and left out.  Raises ValueError for another unit, and
         for a result that does not know its tokens.
         """
+        numbers, names = self._units(unit, tokenizer)
+        width = max(map(len, names))
+        sums = self.relevance.new_zeros(len(names), width + 1)  # the last is padding's
+        return replace(
+            self,
+            relevance=sums.scatter_add(1, numbers, self.relevance)[:, :width],
+            tokens=tuple((*x, *[None] * (width - len(x))) for x in names),
+            details={},
+            inside={},
+        )
+
+    def _units(self, unit: str, tokenizer: Any) -> tuple[Tensor, list[list[str]]]:
+        """Returns each token's number of its word or sentence, (batch, token), and their texts."""
         if self.tokens is None:
             raise ValueError("tokens are not known: pass tokenizer=tokenizer to attribute()")
         rows, names = [], []
@@ -118,16 +136,7 @@ class Attribution:
             left = iter(found)
             rows.append([len(words) if x is None else next(left) for x in row])
             names.append(words)
-        width = max(map(len, names))
-        numbers = torch.tensor(rows, device=self.relevance.device).clamp(max=width)
-        sums = self.relevance.new_zeros(len(rows), width + 1)  # the last is padding's
-        return replace(
-            self,
-            relevance=sums.scatter_add(1, numbers, self.relevance)[:, :width],
-            tokens=tuple((*x, *[None] * (width - len(x))) for x in names),
-            details={},
-            inside={},
-        )
+        return torch.tensor(rows, device=self.relevance.device), names
 
     def save(self, path: str | Path) -> None:
         """Writes one file of safetensors, whose header holds the rest as JSON; no pickle.
@@ -219,7 +228,7 @@ def _caption(a: Attribution, sample: int) -> str:
 
     if a.method not in METHODS:
         return said
-    if METHODS[a.method].composite:
+    if METHODS[a.method].composite and number == "logit":
         said += _in_percent(a.residual[sample].item(), a.logit[sample].item())
     conserves = METHODS[a.method].conserves
     return f"{said} Does {a.method} conserve relevance? {conserves[0].upper()}{conserves[1:]}."
@@ -262,13 +271,9 @@ background:rgba({{ t.colour }}){{ t.line }}">{{ t.token }}</span>
 
 def heat_maps(a: Attribution, most: int) -> str:
     """Draws the ``most`` first examples for a notebook; a token without a name is its position."""
-    numbers = zip(a.target.tolist(), a.logit.tolist(), a.residual.tolist(), strict=True)
     samples = [
-        {
-            "about": f"target {target}: logit {logit:+z.4f}, residual {residual:+z.4f}",
-            "tokens": _shade_tokens(a.lines(n)),
-        }
-        for n, (target, logit, residual) in enumerate(islice(numbers, most))
+        {"about": a.about(n), "tokens": _shade_tokens(a.lines(n))}
+        for n in range(min(most, len(a.relevance)))
     ]
     left = max(0, len(a.relevance) - most)
     more = f" {left} more samples are not shown." if left else ""
