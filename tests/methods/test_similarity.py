@@ -1,13 +1,22 @@
 """The similarity of two texts is explained by tokens and pairs of tokens, as BiLRP defines it."""
 
 import re
+from itertools import islice
+from pathlib import Path
 from types import SimpleNamespace
 
 import numpy as np
 import pytest
 import torch
 from torch import nn
-from transformers import BertConfig, BertForSequenceClassification, BertModel, PreTrainedModel
+from transformers import (
+    AutoModel,
+    AutoTokenizer,
+    BertConfig,
+    BertForSequenceClassification,
+    BertModel,
+    PreTrainedModel,
+)
 
 from lrp_axioms import Attribution, Similarity, attribute, explain, explain_similarity
 from lrp_axioms.numeric.models import checks
@@ -18,6 +27,7 @@ from tests.support.tools import loaded, tiny_tokenizer
 from tests.support.traces import assert_same, snapshot
 
 A, B = "a fine film", "a dull film . film"
+PAGE = (Path(__file__).parents[2] / "docs" / "EXPLAIN.md").read_text("utf-8")
 ALL = {"method": "cp-lrp", "epsilon": 0.0}
 
 
@@ -251,3 +261,36 @@ def test_the_real_objects_are_explained(encoder, words, tmp_path):
         found = explain_similarity(whole, None, A, B, **ALL)
         want = explain_similarity(step.model, words, A, B, pooling=name, **ALL)
         close(found.pairs, want.pairs, tolerance=1e-5)
+
+
+def by_pair(found):
+    """Relevance by pair of tokens, the largest first."""
+    a, b = ([x for x in row if x] for row in found.tokens)
+    rows = zip(a, found.pairs.tolist(), strict=True)
+    pairs = {(x, y): value for x, row in rows for y, value in zip(b, row, strict=True)}
+    return dict(sorted(pairs.items(), key=lambda pair: -pair[1]))
+
+
+PLAYS = ("a slow, dull play", "a boring evening at the theatre")
+PETS = ("the dog sleeps in the garden", "a puppy naps on the grass")
+
+
+def test_the_embedded_classifier_finds_dull_and_boring_alike(embedded):
+    model, words = embedded["sdpa"].base_model, AutoTokenizer.from_pretrained(cases.EMBEDDED)
+    found = explain_similarity(model, words, *PLAYS, **ALL).by("word", words)
+    pairs = by_pair(found)
+    assert next(iter(pairs)) == ("dull", "boring")
+    assert f"# {found!r}" in PAGE
+    assert f"have {pairs['dull', 'boring']:.2f} of a cosine of {found.similarity:.2f}," in PAGE
+    assert f"and `play` and `theatre` {pairs['play', 'theatre']:.3f}." in PAGE
+
+
+def test_an_encoder_of_sentences_pairs_words_of_like_meaning(tmp_path):
+    folder = loaded("all_minilm_l6_v2").extract_model(str(tmp_path))
+    model, words = AutoModel.from_pretrained(folder).eval(), AutoTokenizer.from_pretrained(folder)
+    found = explain_similarity(model, words, *PETS, **ALL).by("word", words)
+    for (a, b), value in islice(by_pair(found).items(), 3):
+        assert re.search(rf"^{a} +{b} +{value:.3f}$", PAGE, re.MULTILINE)
+    total, cosine = float(found.pairs.sum()), found.similarity
+    assert f"add up to {total:.2f}, and their cosine is {cosine:.2f}. " in PAGE
+    assert f"The other \u2212{total - cosine:.2f} stand" in PAGE
