@@ -120,7 +120,7 @@ def _tokens(batch: Batch, tokenizer: PreTrainedTokenizerBase) -> Tokens:
 
 
 def explain(
-    model: PreTrainedModel | nn.Module,
+    model: PreTrainedModel | Any,
     tokenizer: PreTrainedTokenizerBase | None,
     texts: str | Sequence[str | tuple[str, str]],
     *,

@@ -39,7 +39,7 @@ POOLING: dict[str, Callable[[Tensor], Tensor]] = {
 
 
 def explain_similarity(
-    model: PreTrainedModel | nn.Module,
+    model: PreTrainedModel | Any,
     tokenizer: PreTrainedTokenizerBase | None,
     a: str,
     b: str,

@@ -3,7 +3,7 @@
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field, replace
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Self
 
 import torch
 from jinja2 import Environment
@@ -98,7 +98,7 @@ class Attribution:
         found = [(n, *line) for n in range(len(self.relevance)) for line in self.lines(n)]
         return pd.DataFrame(found, columns=["sample", "position", "token", "relevance"])
 
-    def by(self, unit: str, tokenizer: PreTrainedTokenizerBase) -> "Attribution":
+    def by(self, unit: str, tokenizer: PreTrainedTokenizerBase) -> Self:
         """Sums relevance of tokens to words or sentences (``unit`` "word" or "sentence").
 
         Details and ``inside`` are by token, and left out.  Raises ValueError for another unit, and

@@ -1,7 +1,7 @@
 """The explanation of a similarity: relevance of the tokens of two texts, and of their pairs."""
 
 from dataclasses import dataclass, replace
-from typing import Any, ClassVar
+from typing import ClassVar, Self
 
 import numpy as np
 from torch import Tensor
@@ -55,9 +55,9 @@ class Similarity(Attribution):
         found[a, b] = self.logit[0] - found.sum()
         return found
 
-    def by(self, unit: str, tokenizer: PreTrainedTokenizerBase) -> "Similarity":
+    def by(self, unit: str, tokenizer: PreTrainedTokenizerBase) -> Self:
         """Sums relevance of tokens and pairs to words or sentences, as ``Attribution.by`` does."""
-        found: Any = super().by(unit, tokenizer)
+        found = super().by(unit, tokenizer)
         if self.pairs is None:
             return found
         numbers, (of_a, of_b) = self._units(unit, tokenizer)
