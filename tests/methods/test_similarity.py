@@ -19,10 +19,10 @@ from transformers import (
 )
 
 from lrp_axioms import Attribution, Similarity, attribute, explain, explain_similarity
-from lrp_axioms.numeric.models import checks
 from tests.census.measure import without_shifts
 from tests.support import cases
 from tests.support.cases import close
+from tests.support.sentence_objects import Crossed, Encoder, Mean, Step, Unit
 from tests.support.tools import loaded, tiny_tokenizer
 from tests.support.traces import assert_same, snapshot
 
@@ -150,10 +150,8 @@ def test_a_result_is_shown_saved_and_added_up_to_words(encoder, words, tmp_path)
     close(by_word.pairs.sum(), found.pairs.sum())
     close(by_word.table.sum(), found.logit[0])
     assert by_word.pairs.shape == tuple(len(by_word.lines(n)) for n in (0, 1))
-    page = found.html()
-    assert "Pairs of tokens" in page
-    assert "why a is similar to b" in page
-    assert "Cosine" in page
+    for said in ("Pairs of tokens", "why a is similar to b", "Cosine"):
+        assert said in found.html()
     assert f"cosine {found.similarity:+.4f}" in repr(found)
     assert "a: cosine" in found._repr_html_()
     assert found.png().startswith(b"\x89PNG")
@@ -191,29 +189,6 @@ def test_a_bad_call_is_refused_and_leaves_the_model_as_it_was(encoder, words, na
     assert_same(before, snapshot(model))
 
 
-def of_sentences(name, *bases, **members):
-    return type(name, bases or (nn.Module,), {"__module__": f"{checks.SENTENCES}.x", **members})
-
-
-Step = of_sentences("Transformer", __init__=lambda self, model: (
-    nn.Module.__init__(self), setattr(self, "model", model))[0])  # fmt: skip
-Mean = of_sentences("Pooling", pooling_mode="mean", forward=lambda _, x: x | {
-    "sentence_embedding": x["token_embeddings"].mean(dim=1)})  # fmt: skip
-Unit = of_sentences("Normalize", forward=lambda _, x: x | {
-    "sentence_embedding": nn.functional.normalize(x["sentence_embedding"])})  # fmt: skip
-
-
-def encode(self, texts, **_):
-    rows = self[0].model(**self.tokenizer(texts, return_tensors="pt")).last_hidden_state
-    found = {"token_embeddings": rows[:, : self.cut]}
-    for step in list(self)[1:]:
-        found = step(found)
-    return found["sentence_embedding"].detach()
-
-
-Encoder = of_sentences("SentenceTransformer", nn.Sequential, encode=encode, cut=None)
-
-
 def test_an_object_of_sentence_transformers_is_its_model_with_its_pooling(encoder, words):
     whole = Encoder(Step(encoder), Mean(), Unit())
     whole.tokenizer = words
@@ -223,23 +198,16 @@ def test_an_object_of_sentence_transformers_is_its_model_with_its_pooling(encode
     close(found.relevance, want.relevance)
     assert found.options["pooling"] == "mean, Normalize"
     assert whole.training  # encode() of the object is called on a copy
-    for change, says in {
-        "pooling": "pooling='cls': pass None",
-        "cut": "encode() of this SentenceTransformer returns another embedding",
-    }.items():
-        whole.cut = 2 if change == "cut" else None
-        options = {"pooling": "cls"} if change == "pooling" else {}
-        with pytest.raises(ValueError, match=re.escape(says)):
-            explain_similarity(whole, None, A, B, **options)
-    with pytest.raises(ValueError, match="computes Pooling, Normalize of the output"):
-        explain(whole, None, A)
-    with pytest.raises(ValueError, match=r"Normalize: 3: Identity, 4: Linear; pass the Transf"):
-        explain_similarity(Encoder(*whole, nn.Identity(), nn.Linear(1, 1)), words, A, B)
+    with pytest.raises(ValueError, match="pooling='cls': pass None"):
+        explain_similarity(whole, None, A, B, pooling="cls")
+    whole.cut = 2
+    with pytest.raises(ValueError, match=r"encode\(\) of this SentenceTransformer returns another"):
+        explain_similarity(whole, None, A, B)
 
 
 def test_a_cross_encoder_is_its_model(encoder, words):
     model = headed(encoder)
-    whole = of_sentences("CrossEncoder", nn.Sequential)(Step(model))
+    whole = Crossed(Step(model))
     whole.tokenizer = words
     found, want = (explain(x, t, [(A, B)]) for x, t in ((whole, None), (model, words)))
     assert torch.equal(found.relevance, want.relevance)
