@@ -100,7 +100,7 @@ def explain_similarity(
     width = max(x.relevance.shape[1] for x in found)
     return Similarity(
         relevance=pad_sequence([x.relevance[0] for x in found], batch_first=True),
-        target=torch.zeros(2, dtype=torch.int64),
+        target=torch.zeros(2, dtype=torch.int64, device=u.device),
         logit=torch.cat([x.logit for x in found]),
         residual=torch.cat([x.residual for x in found]),
         method=name,
