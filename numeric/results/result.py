@@ -2,9 +2,8 @@
 
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field, replace
-from itertools import islice
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Self
 
 import torch
 from jinja2 import Environment
@@ -77,6 +76,12 @@ class Attribution:
     def _repr_html_(self) -> str:
         return heat_maps(self, SHOWN)
 
+    def about(self, sample: int) -> str:
+        """Names the explained number of one example, and how much of it tokens miss."""
+        logit, residual = self.logit[sample], self.residual[sample]
+        target = self.target[sample].tolist()
+        return f"target {target}: logit {logit:+z.4f}, residual {residual:+z.4f}"
+
     def lines(self, sample: int) -> list[tuple[int, str | None, float]]:
         """Lists position, token and relevance of one example; no padding if tokens are known."""
         values = self.relevance[sample].tolist()
@@ -93,12 +98,25 @@ class Attribution:
         found = [(n, *line) for n in range(len(self.relevance)) for line in self.lines(n)]
         return pd.DataFrame(found, columns=["sample", "position", "token", "relevance"])
 
-    def by(self, unit: str, tokenizer: PreTrainedTokenizerBase) -> "Attribution":
+    def by(self, unit: str, tokenizer: PreTrainedTokenizerBase) -> Self:
         """Sums relevance of tokens to words or sentences (``unit`` "word" or "sentence").
 
         Details and ``inside`` are by token, and left out.  Raises ValueError for another unit, and
         for a result that does not know its tokens.
         """
+        numbers, names = self._units(unit, tokenizer)
+        width = max(map(len, names))
+        sums = self.relevance.new_zeros(len(names), width + 1)  # the last is padding's
+        return replace(
+            self,
+            relevance=sums.scatter_add(1, numbers, self.relevance)[:, :width],
+            tokens=tuple((*x, *[None] * (width - len(x))) for x in names),
+            details={},
+            inside={},
+        )
+
+    def _units(self, unit: str, tokenizer: Any) -> tuple[Tensor, list[list[str]]]:
+        """Returns each token's number of its word or sentence, (batch, token), and their texts."""
         if self.tokens is None:
             raise ValueError("tokens are not known: pass tokenizer=tokenizer to attribute()")
         rows, names = [], []
@@ -118,16 +136,7 @@ class Attribution:
             left = iter(found)
             rows.append([len(words) if x is None else next(left) for x in row])
             names.append(words)
-        width = max(map(len, names))
-        numbers = torch.tensor(rows, device=self.relevance.device).clamp(max=width)
-        sums = self.relevance.new_zeros(len(rows), width + 1)  # the last is padding's
-        return replace(
-            self,
-            relevance=sums.scatter_add(1, numbers, self.relevance)[:, :width],
-            tokens=tuple((*x, *[None] * (width - len(x))) for x in names),
-            details={},
-            inside={},
-        )
+        return torch.tensor(rows, device=self.relevance.device), names
 
     def save(self, path: str | Path) -> None:
         """Writes one file of safetensors, whose header holds the rest as JSON; no pickle.
@@ -172,16 +181,19 @@ class Attribution:
 
     def terminal(self, width: int = 80) -> Iterator[RenderableType]:
         """Yields every text for rich: its tokens coloured, and their numbers."""
-        for each in sections(self):
+        for each in self.sections():
             yield from (Constrain(part, width) for part in each.terminal())
 
     def html(self) -> str:
         """Returns a self-contained page of all texts, with colours and numbers."""
-        return page(sections(self), self)
+        return page(self.sections(), self)
 
     def png(self) -> bytes:
         """Draws all texts as a picture, every token on its colour and above its number."""
-        return pictures.texts(sections(self), made=made(self))
+        return pictures.texts(self.sections(), made=made(self))
+
+    def sections(self) -> list[render.Section]:
+        return [section(self, n) for n in range(len(self.relevance))]
 
 
 def section(
@@ -207,15 +219,16 @@ def _caption(a: Attribution, sample: int) -> str:
     """Writes the sum of one example's relevance, in words."""
     if a.method == ROLLOUT:
         return "Shares of attention, which are not logits: they sum to 1 whatever the model says."
+    number = a.options.get("measure", "logit")
     said = (
-        f"Logit {a.logit[sample]:+z.4f} = relevance of the tokens "
+        f"{number.capitalize()} {a.logit[sample]:+z.4f} = relevance of the tokens "
         f"{a.logit[sample] - a.residual[sample]:+z.4f} + residual {a.residual[sample]:+z.4f}."
     )
     from lrp_axioms.numeric.methods.catalogue import METHODS
 
     if a.method not in METHODS:
         return said
-    if METHODS[a.method].composite:
+    if METHODS[a.method].composite and number == "logit":
         said += _in_percent(a.residual[sample].item(), a.logit[sample].item())
     conserves = METHODS[a.method].conserves
     return f"{said} Does {a.method} conserve relevance? {conserves[0].upper()}{conserves[1:]}."
@@ -229,10 +242,6 @@ def _in_percent(residual: float, logit: float) -> str:
     if share > 0:
         return f" {share:.0%} of the logit did not reach the tokens; `audit` says where it went."
     return f" The tokens received {-share:.0%} more than the logit; `audit` says from where."
-
-
-def sections(a: Attribution) -> list[render.Section]:
-    return [section(a, n) for n in range(len(a.relevance))]
 
 
 def page(found: Sequence[render.Section], a: Attribution) -> str:
@@ -262,13 +271,9 @@ background:rgba({{ t.colour }}){{ t.line }}">{{ t.token }}</span>
 
 def heat_maps(a: Attribution, most: int) -> str:
     """Draws the ``most`` first examples for a notebook; a token without a name is its position."""
-    numbers = zip(a.target.tolist(), a.logit.tolist(), a.residual.tolist(), strict=True)
     samples = [
-        {
-            "about": f"target {target}: logit {logit:+z.4f}, residual {residual:+z.4f}",
-            "tokens": _shade_tokens(a.lines(n)),
-        }
-        for n, (target, logit, residual) in enumerate(islice(numbers, most))
+        {"about": a.about(n), "tokens": _shade_tokens(a.lines(n))}
+        for n in range(min(most, len(a.relevance)))
     ]
     left = max(0, len(a.relevance) - most)
     more = f" {left} more samples are not shown." if left else ""
