@@ -26,6 +26,8 @@ if TYPE_CHECKING:
     from lrp_axioms.numeric.layer_mixes import sweep as sweep
     from lrp_axioms.numeric.planning import plan as plan
     from lrp_axioms.numeric.results.result import Attribution as Attribution
+    from lrp_axioms.numeric.results.similarity import Similarity as Similarity
+    from lrp_axioms.numeric.similarity import explain_similarity as explain_similarity
 
     __version__: str
 
@@ -44,12 +46,14 @@ HOME = {
     "explain": "numeric.attribution",
     "explain_generation": "numeric.generation.explaining",
     "explain_generations": "numeric.generation.explaining",
+    "explain_similarity": "numeric.similarity",
     "Generation": "numeric.generation.result",
     "judge": "axioms",
     "plan": "numeric.planning",
     "propagation": "numeric.attribution",
     "rule": "axioms.own_rules",
     "sign": "axioms.own_rules",
+    "Similarity": "numeric.results.similarity",
     "sweep": "numeric.layer_mixes",
 }
 __all__ = ["__version__", *HOME]

@@ -17,7 +17,13 @@ from lrp_axioms.numeric.methods.catalogue import WITH_IMAGES, WITH_RULES
 from lrp_axioms.numeric.methods.named_tensors import of_tensors
 from lrp_axioms.numeric.methods.options import composite_of, resolve
 from lrp_axioms.numeric.models.batches import PIXELS, Batch
-from lrp_axioms.numeric.models.checks import Modules, check_code, check_no_wrapper, own_failures
+from lrp_axioms.numeric.models.checks import (
+    Modules,
+    check_code,
+    check_no_wrapper,
+    open_object,
+    own_failures,
+)
 from lrp_axioms.numeric.models.inputs import prepare
 from lrp_axioms.numeric.models.texts import (
     check_order,
@@ -92,6 +98,7 @@ def attribute_each(
     """
     if not len(targets):
         raise ValueError("targets is empty; pass at least one, such as [logit(0), logit(1)]")
+    model, tokenizer = open_object(model, tokenizer)
     return run_method(model, inputs, targets, *resolve(method, options), tokenizer=tokenizer)
 
 
@@ -114,8 +121,8 @@ def _tokens(batch: Batch, tokenizer: PreTrainedTokenizerBase) -> Tokens:
 
 
 def explain(
-    model: PreTrainedModel,
-    tokenizer: PreTrainedTokenizerBase,
+    model: PreTrainedModel | Any,
+    tokenizer: PreTrainedTokenizerBase | None,
     texts: str | Sequence[str | tuple[str, str]],
     *,
     method: str | Composite = "attnlrp",
@@ -125,14 +132,16 @@ def explain(
     """Calls ``attribute`` for texts and names their tokens (``Attribution.tokens``).
 
     ``texts`` is one text or several, which are padded on the right; a text may be a pair, such as
-    ``[(question, context)]`` for a model that finds answers.  Whole texts are explained: a text
-    longer than the model's positions is refused, and a text longer than a model with rotary
-    positions was made for is explained with a warning.  Texts that a language model writes are
-    explained by ``explain_generation``.
+    ``[(question, context)]`` for a model that finds answers, or ``[(query, document)]`` for a
+    CrossEncoder, whose own tokenizer is used if ``tokenizer`` is None.
+    Whole texts are explained: a text longer than the model's positions is refused, and a text
+    longer than a model with rotary positions was made for is explained with a warning.  Texts that
+    a language model writes are explained by ``explain_generation``.
     Raises ValueError for an empty list, for a value that is no text, for a text with special tokens
     that its tokenizer adds, and for several texts if the tokenizer has no token to pad with; the
     other arguments and errors are described in ``attribute``.
     """
+    model, tokenizer = open_object(model, tokenizer)
     check_order(model, tokenizer)
     texts = checked_texts(texts)
     check_special(tokenizer, texts)

@@ -16,6 +16,8 @@ from lrp_axioms.numeric.models import patches
 from lrp_axioms.numeric.models.facts import ModelFacts, config_problems
 
 Modules = list[tuple[str, nn.Module]]  # each with its path
+SENTENCES = "sentence_transformers"
+STEPS = ("Transformer", "Pooling", "Dense", "Normalize")  # of its objects
 
 
 class Call(Protocol):
@@ -79,6 +81,39 @@ def check_no_wrapper(model: nn.Module) -> None:
     around = not isinstance(model, PreTrainedModel)
     if around and any(isinstance(x, PreTrainedModel) for _, x in modules_of(model)):
         raise ValueError(_no_model(model))
+
+
+def split_object(model: Any, tokenizer: Any) -> tuple[Any, Any, list[nn.Module]]:
+    """Returns the model and tokenizer in an object of sentence-transformers, and later modules.
+
+    Anything else is returned as it is.  Raises ValueError that lists modules it does not know.
+    """
+    if all(x.__module__.partition(".")[0] != SENTENCES for x in type(model).__mro__):
+        return model, tokenizer, []
+    steps = [(name, x) for name, x in model.named_children() if name.isdigit()]
+    unknown = [f"{name}: {type(x).__name__}" for name, x in steps if type(x).__name__ not in STEPS]
+    if unknown:
+        raise ValueError(
+            f"{type(model).__name__} has modules other than {', '.join(STEPS)}: "
+            f"{', '.join(unknown)}; pass the Transformers model in it"
+        )
+    inside = next((x for _, x in modules_of(model) if isinstance(x, PreTrainedModel)), model)
+    return inside, model.tokenizer if tokenizer is None else tokenizer, [x for _, x in steps[1:]]
+
+
+def open_object(model: Any, tokenizer: Any) -> tuple[Any, Any]:
+    """Returns the model and tokenizer in a CrossEncoder; others as they are.
+
+    Raises ValueError for an object that computes with the model's output, as a SentenceTransformer.
+    """
+    inside, tokenizer, after = split_object(model, tokenizer)
+    if after:
+        raise ValueError(
+            f"{type(model).__name__} computes {', '.join(type(x).__name__ for x in after)} of the "
+            "output of its model; call explain_similarity(model, None, a, b) for two texts, or "
+            "pass the Transformers model in it"
+        )
+    return inside, tokenizer
 
 
 def check_is_model(model: object) -> None:

@@ -12,7 +12,7 @@ INK = 0.6  # of the strongest patch
 
 
 def of_each(
-    images: Sequence[object], relevance: Sequence[Sequence[float]], grid: tuple[int, int]
+    images: Sequence[object], relevance: Sequence[Sequence[float]], grid: Sequence[int]
 ) -> Sequence[np.ndarray]:
     """Lays relevance over an image of each example."""
     if len(images) != len(relevance):
@@ -20,7 +20,7 @@ def of_each(
     return [overlay(x, r, grid) for x, r in zip(images, relevance, strict=True)]
 
 
-def overlay(image: object, relevance: Sequence[float], grid: tuple[int, int]) -> np.ndarray:
+def overlay(image: object, relevance: Sequence[float], grid: Sequence[int]) -> np.ndarray:
     """Tints each patch of ``image``, (height, width, 3) from 0 to 255, by its relevance.
 
     ``grid`` is (rows, columns).  Positions before it, such as a class token, are no part of the

@@ -10,7 +10,7 @@ from dataclasses import dataclass
 from datetime import date
 from hashlib import sha256
 from importlib.metadata import version
-from typing import Any
+from typing import Any, ClassVar
 
 import numpy as np
 from jinja2 import Environment
@@ -62,7 +62,7 @@ style="background:{{ t.background }}">{{ t.token }}</span> {% endfor %}</p>
 <table><tr><th>token</th><th class="number">relevance</th></tr>
 {% for t in s.cells() %}<tr><td>{{ t.token }}</td><td class="number">{{ t.value }}</td></tr>
 {% endfor %}</table>
-{% for m in s.maps %}<h2 style="font-size:1rem">Layers of {{ m.where }}</h2>
+{% for m in s.maps %}<h2 style="font-size:1rem">{{ m.heading }}{{ m.where }}</h2>
 <div class="wide"><table class="layers"><tr><th></th>
 {% for name in m.columns %}<th class="number">{{ name }}</th>{% endfor %}</tr>
 {% for token, cells in m.rows() %}<tr><th>{{ token }}</th>
@@ -70,7 +70,7 @@ style="background:{{ t.background }}">{{ t.token }}</span> {% endfor %}</p>
 style="background:{{ c.shade }}">{{ c.shown }}</td>
 {% endfor %}</tr>
 {% endfor %}</table></div>
-{% endfor %}{% if s.maps %}<p><small>{{ layers }}</small></p>{% endif %}
+{% endfor %}{% if s.maps %}<p><small>{{ s.maps[0].legend }}</small></p>{% endif %}
 {% endfor %}{% if made %}<p><small>{{ made }}</small></p>
 {% endif %}</body></html>
 """
@@ -100,9 +100,16 @@ class LayerMap:
     tokens: tuple[str, ...]
     values: np.ndarray
 
+    legend: ClassVar[str] = LAYERS
+    heading: ClassVar[str] = "Layers of "
+
+    def shades(self) -> np.ndarray:
+        """Returns the colour of every cell, (token, column, 3), by a scale of each column."""
+        return np.stack([colours(column) for column in self.values.T], axis=1)
+
     def rows(self) -> Iterator[tuple[str, list[Cell]]]:
         """Yields the cells of every token, with text and colour; then the cells of the sum."""
-        shades = zip(*map(colours, self.values.T), strict=True)
+        shades = self.shades().tolist()
         for token, values, row in zip(self.tokens, self.values, shades, strict=True):
             yield token, [_cell(value, rgb) for value, rgb in zip(values, row, strict=True)]
         yield "sum", [_cell(value, (255, 255, 255)) for value in self.values.sum(axis=0)]
@@ -212,7 +219,7 @@ def html(sections: Sequence[Section], *, title: str, made: str) -> str:
 
     ``made`` is its last line: the model, the method and the program.
     """
-    words = {"title": title, "made": made, "layers": LAYERS} | fixed(SOURCE)
+    words = {"title": title, "made": made} | fixed(SOURCE)
     return printable(PAGE.render(sections=sections, address=address, **words))
 
 

@@ -3,7 +3,7 @@
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field, replace
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Self
 
 import torch
 from rich.console import RenderableType
@@ -76,12 +76,14 @@ class Attribution:
         return printable(said)
 
     def _repr_html_(self) -> str:
-        numbers = (x[:SHOWN].tolist() for x in (self.target, self.logit, self.residual))
-        samples = [
-            (f"target {target}: logit {logit:+z.4f}, residual {residual:+z.4f}", self.lines(n))
-            for n, (target, logit, residual) in enumerate(zip(*numbers, strict=True))
-        ]
+        samples = [(self.about(n), self.lines(n)) for n in range(len(self.relevance))[:SHOWN]]
         return cells.heat_maps(self.method, samples, max(0, len(self.relevance) - SHOWN))
+
+    def about(self, sample: int) -> str:
+        """Names the explained number of one example, and how much of it tokens miss."""
+        logit, residual = self.logit[sample], self.residual[sample]
+        target = self.target[sample].tolist()
+        return f"target {target}: logit {logit:+z.4f}, residual {residual:+z.4f}"
 
     def lines(self, sample: int) -> list[tuple[int, str | None, float]]:
         """Lists position, token and relevance of one example; no padding if tokens are known."""
@@ -99,12 +101,25 @@ class Attribution:
         found = [(n, *line) for n in range(len(self.relevance)) for line in self.lines(n)]
         return pd.DataFrame(found, columns=["sample", "position", "token", "relevance"])
 
-    def by(self, unit: str, tokenizer: PreTrainedTokenizerBase) -> "Attribution":
+    def by(self, unit: str, tokenizer: PreTrainedTokenizerBase) -> Self:
         """Sums relevance of tokens to words or sentences (``unit`` "word" or "sentence").
 
         Details and ``inside`` are by token, and left out.  Raises ValueError for another unit, and
         for a result that does not know its tokens.
         """
+        numbers, names = self._units(unit, tokenizer)
+        width = max(map(len, names))
+        sums = self.relevance.new_zeros(len(names), width + 1)  # the last is padding's
+        return replace(
+            self,
+            relevance=sums.scatter_add(1, numbers, self.relevance)[:, :width],
+            tokens=tuple((*x, *[None] * (width - len(x))) for x in names),
+            details={},
+            inside={},
+        )
+
+    def _units(self, unit: str, tokenizer: Any) -> tuple[Tensor, list[list[str]]]:
+        """Returns each token's number of its word or sentence, (batch, token), and their texts."""
         if self.tokens is None:
             raise ValueError("tokens are not known: pass tokenizer=tokenizer to attribute()")
         rows, names = [], []
@@ -124,16 +139,7 @@ class Attribution:
             left = iter(found)
             rows.append([len(words) if x is None else next(left) for x in row])
             names.append(words)
-        width = max(map(len, names))
-        numbers = torch.tensor(rows, device=self.relevance.device).clamp(max=width)
-        sums = self.relevance.new_zeros(len(rows), width + 1)  # the last is padding's
-        return replace(
-            self,
-            relevance=sums.scatter_add(1, numbers, self.relevance)[:, :width],
-            tokens=tuple((*x, *[None] * (width - len(x))) for x in names),
-            details={},
-            inside={},
-        )
+        return torch.tensor(rows, device=self.relevance.device), names
 
     def save(self, path: str | Path) -> None:
         """Writes one file of safetensors, whose header holds the rest as JSON; no pickle.
@@ -182,7 +188,7 @@ class Attribution:
 
     def terminal(self, width: int = 80) -> Iterator[RenderableType]:
         """Yields every text for rich: its tokens coloured, and their numbers."""
-        for each in sections(self):
+        for each in self.sections():
             yield from (Constrain(part, width) for part in each.terminal())
 
     def html(self, images: Sequence[object] = (), grid: tuple[int, int] | None = None) -> str:
@@ -190,11 +196,30 @@ class Attribution:
 
         ``images``, one of each example, stand under the relevance of their patches (``overlay``).
         """
-        return page(sections(self, images, grid), self)
+        return page(self._illustrated(images, grid), self)
 
     def png(self, images: Sequence[object] = (), grid: tuple[int, int] | None = None) -> bytes:
         """Draws all texts as a picture, with ``images`` as in ``html``."""
-        return pictures.texts(sections(self, images, grid), made=made(self))
+        return pictures.texts(self._illustrated(images, grid), made=made(self))
+
+    def sections(self) -> list[render.Section]:
+        return [section(self, n) for n in range(len(self.relevance))]
+
+    def _illustrated(
+        self, images: Sequence[object], grid: tuple[int, int] | None
+    ) -> list[render.Section]:
+        found = self.sections()
+        if not len(images):
+            return found
+        if grid is None and GRID not in self.details:
+            raise ValueError(
+                "places of patches are not known: pass grid=(rows, columns) if there is one image "
+                "per example and its patches stand row by row"
+            )
+        values = self.relevance if self.patches is None else self.patches
+        drawn = overlays.of_each(images, values.tolist(), grid or self.details[GRID].tolist())
+        legend = f"{found[0].legend} Patches against it are hatched."
+        return [replace(x, picture=y, legend=legend) for x, y in zip(found, drawn, strict=True)]
 
 
 def section(
@@ -222,15 +247,16 @@ def _caption(a: Attribution, sample: int) -> str:
         return "Shares of attention, which are not logits: they sum to 1 whatever the model says."
     of_image = None if a.patches is None else a.patches[sample].sum().item()
     image = "" if of_image is None else f" + the image {of_image:+z.4f}"
+    number = a.options.get("measure", "logit")
     said = (
-        f"Logit {a.logit[sample]:+z.4f} = relevance of the tokens "
+        f"{number.capitalize()} {a.logit[sample]:+z.4f} = relevance of the tokens "
         f"{a.relevance[sample].sum():+z.4f}{image} + residual {a.residual[sample]:+z.4f}."
     )
     from lrp_axioms.numeric.methods.catalogue import METHODS
 
     if a.method not in METHODS:
         return said
-    if METHODS[a.method].composite:
+    if METHODS[a.method].composite and number == "logit":
         said += _in_percent(a.residual[sample].item(), a.logit[sample].item())
     conserves = METHODS[a.method].conserves
     return f"{said} Does {a.method} conserve relevance? {conserves[0].upper()}{conserves[1:]}."
@@ -244,26 +270,6 @@ def _in_percent(residual: float, logit: float) -> str:
     if share > 0:
         return f" {share:.0%} of the logit did not reach the tokens; `audit` says where it went."
     return f" The tokens received {-share:.0%} more than the logit; `audit` says from where."
-
-
-def sections(
-    a: Attribution, images: Sequence[object] = (), grid: tuple[int, int] | None = None
-) -> list[render.Section]:
-    values = a.relevance if a.patches is None else a.patches
-    found = [section(a, n) for n in range(len(values))]
-    if not len(images):
-        return found
-    if grid is None:
-        if GRID not in a.details:
-            raise ValueError(
-                "places of patches are not known: pass grid=(rows, columns) if there is one image "
-                "per example and its patches stand row by row"
-            )
-        rows, columns = a.details[GRID].tolist()
-        grid = rows, columns
-    drawn = overlays.of_each(images, values.tolist(), grid)
-    legend = f"{found[0].legend} Patches against it are hatched."
-    return [replace(x, picture=y, legend=legend) for x, y in zip(found, drawn, strict=True)]
 
 
 def page(found: Sequence[render.Section], a: Attribution) -> str:

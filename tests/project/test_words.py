@@ -54,7 +54,8 @@ SYNONYMS = {
 }  # fmt: skip
 ITS_OWN = {
     ("explain", "tokenizer"), ("explain_generation", "tokenizer"),
-    ("explain_generations", "tokenizer"),  # all require it
+    ("explain_generations", "tokenizer"), ("explain_similarity", "tokenizer"),  # all require it
+    ("explain", "model"), ("explain_similarity", "model"),  # objects of sentence-transformers, too
     ("patching", "methods"),  # a mapping by name
     ("pipelines", "text"),  # one text or one chat
     ("plan", "model"), ("plan", "inputs"), ("propagation", "model"),  # any torch module

@@ -38,6 +38,7 @@ from tests.support.changes import (
     then,
     unmasked,
 )
+from tests.support.sentence_objects import Encoder, Mean, Step
 
 
 def without(kind, rule=None):
@@ -141,6 +142,11 @@ CALLS = {
         "BertModel gives last_hidden_state...and no logits", NoLogits),
     "another module": (lambda call: call.update(model=nn.Sequential(call["model"])),
         "model is a Sequential; pass the Transformers model in it, model.get_submodule("),
+    "an object that pools": (lambda call: call.update(model=Encoder(Step(call["model"]), Mean())),
+        "SentenceTransformer computes Pooling of the output...call explain_similarity(model,"),
+    "an object of modules that are not known": (
+        lambda call: call.update(model=Encoder(Step(call["model"]), nn.GELU(), Mean(), nn.ELU())),
+        "SentenceTransformer has modules other than...1: GELU, 3: ELU; pass the Transformers"),
     "a name": (given(model="bert-base-uncased"), "model is a str; pass a Transformers"),
     "compiled": (lambda call: call.update(model=torch.compile(call["model"])),
         "model is a OptimizedModule; pass the Transformers model in it, model._orig_mod"),
