@@ -8,17 +8,15 @@ from typing import Any
 
 import numpy as np
 import torch
-from numpy.typing import ArrayLike
 from scipy.stats import rankdata
 from torch import Tensor
 from transformers import PreTrainedModel, PreTrainedTokenizerBase
 
 from lrp_axioms.numeric.evaluation.correlation import kendall, pearson
-from lrp_axioms.numeric.evaluation.perturbation import perturbation_curves
+from lrp_axioms.numeric.evaluation.named_tensors import open_trial
 from lrp_axioms.numeric.evaluation.soft import SOFT, soft
-from lrp_axioms.numeric.evaluation.trial import Measured, Trial
+from lrp_axioms.numeric.evaluation.trial import Map, Measured, TextTrial, Trial, maps_of
 from lrp_axioms.numeric.methods import memory_budget
-from lrp_axioms.numeric.methods.loo import leave_one_out
 from lrp_axioms.numeric.models.checks import own_failures
 from lrp_axioms.numeric.models.inputs import prepare
 from lrp_axioms.numeric.spelling import did_you_mean
@@ -27,8 +25,6 @@ from lrp_axioms.numeric.targets.naming import resolve_names
 from lrp_axioms.numeric.targets.readout import Readout
 
 MOST = 2**16  # limit of tokens, subsets and samples: each takes a copy of a text
-Map = Tensor | ArrayLike
-"""Relevance of every token of a batch, (batch, token), from any source."""
 
 
 def evaluate(
@@ -44,6 +40,7 @@ def evaluate(
     samples: int = 16,
     seed: int = 0,
     memory: int | str = memory_budget.AUTO,
+    **named: Any,
 ) -> dict[str, dict[str, np.ndarray]]:
     """Measures the faithfulness of maps from any source: by map and measure, one value per text.
 
@@ -65,16 +62,25 @@ def evaluate(
         order.  Plain soft measures reward or punish a map for how many words it keeps, whichever
         these are; this difference does not.
 
+    Any other torch module is measured with ``of``, ``read`` and ``axes``, as for ``attribute``, and
+    a map (batch, position) of the named tensors: a position is removed by setting it to
+    ``baseline``, a number (0).  Soft measures are of texts.
     Logits for all but the soft measures.  NaN where a measure is undefined: r, LDS and the soft
     measures of a constant map, and soft measures also where words do not raise the probability.
     Raises ValueError for maps that do not fit, or are not finite, and for unknown measures.
     """
+    wanted = _check_measures(measures, [x for x in MEASURES if not named or x not in OF_TEXTS])
+    _check(seed, top=top, subsets=subsets, samples=samples)
+    if named:
+        if target is not None or tokenizer is not None:
+            raise ValueError("target and tokenizer would be ignored: `read` returns the number")
+        settings: dict[str, Any] = {"top": top, "subsets": subsets, "seed": seed}
+        return _measured(open_trial(model, inputs, relevance, **settings, **named), wanted)
     batch = prepare(model, inputs, targets=[target])
     if batch.decoder_input_ids is not None:
         raise ValueError("inputs has decoder_input_ids: the measures are of one text; leave it out")
-    maps = _maps(relevance, (batch.attention_mask == 1).numpy(force=True))
-    wanted = _check_measures(measures)
-    _check(seed, top=top, subsets=subsets, samples=samples)
+    present = (batch.attention_mask == 1).numpy(force=True)
+    maps = maps_of(relevance, present)
     off = torch.autocast(batch.device.type, enabled=False)
     with own_failures(model, batch), torch.inference_mode(mode=False), off:
         readout = Readout.of(model, batch, [target], tokenizer=tokenizer)
@@ -83,20 +89,24 @@ def evaluate(
             readout = readout.choose(rows)
             logit = readout.targets[0].of(rows)
         known = resolve_names(model, readout.head, target, tokenizer, [])
-        trial = Trial(
-            model, batch, maps, known, readout, logit, top, subsets, samples, seed, memory
-        )
-        found: dict[str, dict[str, np.ndarray]] = {name: {} for name in maps}
-        for measure in dict.fromkeys(MEASURES[name] for name in wanted):
-            for name, values in measure(trial).items():
-                found[name] |= {key: x for key, x in values.items() if key in wanted}
+        trial = TextTrial(
+            maps=maps, present=present, logit=logit, top=top, subsets=subsets, seed=seed,
+            model=model, batch=batch, target=known, readout=readout, samples=samples, memory=memory,
+        )  # fmt: skip
+        return _measured(trial, wanted)
+
+
+def _measured(trial: Trial, wanted: Sequence[str]) -> dict[str, dict[str, np.ndarray]]:
+    found: dict[str, dict[str, np.ndarray]] = {name: {} for name in trial.maps}
+    for measure in dict.fromkeys(MEASURES[name] for name in wanted):
+        for name, values in measure(trial).items():
+            found[name] |= values
     return {name: {key: values[key] for key in wanted} for name, values in found.items()}
 
 
 def _agreement(trial: Trial) -> Measured:
     """Computes Pearson's r and Kendall's tau-b with Leave-One-Out."""
-    (found,) = leave_one_out(trial.model, trial.batch, trial.readout, memory=trial.memory)
-    loo, keep = found.relevance.numpy(force=True), trial.present
+    loo, keep = trial.without_each(), trial.present
     return {
         name: {"r": pearson(x, loo, keep), "tau": kendall(x, loo, keep)}
         for name, x in trial.maps.items()
@@ -104,11 +114,10 @@ def _agreement(trial: Trial) -> Measured:
 
 
 def _curves(trial: Trial) -> Measured:
-    relevances = [torch.as_tensor(x, device=trial.batch.device) for x in trial.maps.values()]
-    curves = perturbation_curves(
-        trial.model, trial.batch, relevances, trial.target, memory=trial.memory
-    )
-    means = [[curve.mean.numpy(force=True).astype(np.float64) for curve in pair] for pair in curves]
+    means = [
+        [curve.mean.numpy(force=True).astype(np.float64) for curve in pair]
+        for pair in trial.curves()
+    ]
     return {
         name: {"MoRF": morf, "LeRF": lerf, "Δ": lerf - morf}
         for name, (morf, lerf) in zip(trial.maps, means, strict=True)
@@ -154,7 +163,9 @@ def _datamodeling(trial: Trial) -> Measured:
     }
 
 
-MEASURES: dict[str, Callable[[Trial], Measured]] = {
+OF_TEXTS = tuple(name + more for name in SOFT for more in ("", " gain"))
+"""Measures that drop entries of word embeddings."""
+MEASURES: dict[str, Callable[[Any], Measured]] = {
     "r": _agreement,
     "tau": _agreement,
     "MoRF": _curves,
@@ -162,20 +173,20 @@ MEASURES: dict[str, Callable[[Trial], Measured]] = {
     "Δ": _curves,
     "top drop": _top_drop,
     "LDS": _datamodeling,
-    **{name + more: soft for name in SOFT for more in ("", " gain")},
+    **dict.fromkeys(OF_TEXTS, soft),
 }
 """The function of each measure, by name; one function may compute several measures."""
 LOWER = {"MoRF"}
 """Measures that are better when lower."""
 
 
-def _check_measures(measures: Iterable[str] | None) -> list[str]:
+def _check_measures(measures: Iterable[str] | None, known: Sequence[str]) -> list[str]:
     named = [measures] if isinstance(measures, str) else measures
-    wanted = list(MEASURES if named is None else named)
-    if unknown := [name for name in wanted if name not in MEASURES]:
+    wanted = list(known if named is None else named)
+    if unknown := [name for name in wanted if name not in known]:
         raise ValueError(
             f"unknown measure {', '.join(map(repr, unknown))}; the measures are "
-            f"{', '.join(MEASURES)}{did_you_mean(unknown, MEASURES)}"
+            f"{', '.join(known)}{did_you_mean(unknown, known)}"
         )
     return wanted
 
@@ -189,39 +200,3 @@ def _check(seed: object, **numbers: object) -> None:
         problems.append(f"seed={seed!r}: pass a whole number, at least 0")
     if problems:
         raise ValueError("\n".join(problems))
-
-
-def _table(x: Any) -> np.ndarray:
-    """Converts to NumPy; rows of different lengths are no numbers."""
-    if isinstance(x, Tensor):
-        wide = x.detach() if x.is_complex() else x.detach().double()
-        return np.asarray(wide.numpy(force=True))
-    try:
-        return np.asarray(x)
-    except ValueError:
-        return np.asarray(None)
-
-
-def _maps(relevance: Map | Mapping[str, Map], present: np.ndarray) -> dict[str, np.ndarray]:
-    """Returns each map as (batch, token) float64, 0 at padding; raises one ValueError for all."""
-    given: Mapping[str, Any] = (
-        relevance if isinstance(relevance, Mapping) else {"relevance": relevance}
-    )
-    if not given:
-        raise ValueError("relevance holds no maps; pass (batch, token), or several by name")
-    found, problems = {}, []
-    for name, x in given.items():
-        table = _table(x)
-        if table.shape != present.shape or table.dtype.kind not in "biuf":
-            problems.append(
-                f"{name} is {table.dtype} of shape {table.shape}; pass numbers (batch, token), "
-                f"here {present.shape}"
-            )
-            continue
-        found[name] = np.where(present, table, 0).astype(np.float64)
-        finite = np.isfinite(found[name]).all(axis=1)
-        if rows := np.flatnonzero(~finite).tolist():
-            problems.append(f"{name} is not finite in examples {rows}")
-    if problems:
-        raise ValueError("\n".join(problems))
-    return found

@@ -1,7 +1,7 @@
 """Records logits while tokens are removed in order of relevance (Sec. 4.1; Samek, 2017)."""
 
 import itertools
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -78,6 +78,30 @@ def perturbation_curves(
     together, as ``batch_size`` and ``memory`` (``masking``) allow.
     Raises ValueError for no map, no or an unknown order, and a map that does not fit.
     """
+
+    def run(example: Tensor, keep: Tensor) -> Tensor:
+        readout = Readout.of(model, batch, [target])
+        with outside():  # copies run without the rules of an enclosing block
+            found = masked_logits(
+                model, batch, example, keep, readout, batch_size=batch_size, memory=memory
+            )
+        return found[:, 0]
+
+    return curves(batch.attention_mask == 1, relevances, run, orders=orders, chunk=chunk)
+
+
+def curves(
+    present: Tensor,
+    relevances: Sequence[Tensor],
+    run: Callable[[Tensor, Tensor], Tensor],
+    *,
+    orders: Sequence[str] = tuple(ORDERS),
+    chunk: int = 1,
+) -> list[list[Curve]]:
+    """Returns the curves of maps over ``present``, (example, token), as ``perturbation_curves``.
+
+    ``run`` returns the number of copies of ``example``, (copy,), that keep (copy, token) alone.
+    """
     if not len(relevances) or not orders:
         raise ValueError(
             f"{len(relevances)} maps and {len(orders)} orders: pass at least one map of (example, "
@@ -88,7 +112,6 @@ def perturbation_curves(
             raise ValueError(f"order={order!r}: pass one of {', '.join(ORDERS)}")
     if not isinstance(chunk, int) or chunk < 1:
         raise ValueError(f"chunk={chunk!r}: pass a whole number of tokens, at least 1")
-    present = batch.attention_mask == 1
     chunk = min(chunk, present.shape[1])  # a longer chunk only adds zeros
     occupied = _cut_chunks(present, chunk).any(dim=2)
     count = occupied.sum(dim=1, keepdim=True)
@@ -106,20 +129,11 @@ def perturbation_curves(
         step_of = step_of.repeat_interleave(chunk, dim=1)[:, : present.shape[1]]  # by token
         keeps.append(present[example] & (step_of[example] > step[:, None]))
     first, copy = _find_distinct(example.repeat(len(keeps)), torch.cat(keeps))
-    with outside():  # copies run without the rules of an enclosing block
-        (values,) = masked_logits(
-            model,
-            batch,
-            example.repeat(len(keeps))[first],
-            torch.cat(keeps)[first],
-            Readout.of(model, batch, [target]),
-            batch_size=batch_size,
-            memory=memory,
-        ).mT
+    values = run(example.repeat(len(keeps))[first], torch.cat(keeps)[first])
     logits = values.new_full((len(keeps), len(present), len(steps)), torch.nan)
     logits[:, example, step] = values[copy].unflatten(0, (len(keeps), -1))
-    curves = map(Curve, logits)
-    return [[next(curves) for _ in orders] for _ in relevances]
+    found = map(Curve, logits)
+    return [[next(found) for _ in orders] for _ in relevances]
 
 
 def _find_distinct(example: Tensor, keep: Tensor) -> Iterator[Tensor]:

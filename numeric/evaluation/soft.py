@@ -7,7 +7,7 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from lrp_axioms.numeric.evaluation.trial import Measured, Trial
+from lrp_axioms.numeric.evaluation.trial import Measured, TextTrial
 from lrp_axioms.numeric.methods import memory_budget
 from lrp_axioms.numeric.methods.paths import Path, straight_path
 from lrp_axioms.numeric.targets.chosen import Chosen, Rows
@@ -15,7 +15,7 @@ from lrp_axioms.numeric.targets.chosen import Chosen, Rows
 SOFT = ("soft sufficiency", "soft comprehensiveness")
 
 
-def soft(trial: Trial) -> Measured:
+def soft(trial: TextTrial) -> Measured:
     """Measures each map, and its values in random order, at the same draws."""
     with torch.no_grad():
         path, readout, rows = straight_path(trial.model, trial.batch, trial.readout)
@@ -41,7 +41,7 @@ def soft(trial: Trial) -> Measured:
     return found
 
 
-def _shares(x: np.ndarray, trial: Trial) -> tuple[np.ndarray, np.ndarray]:
+def _shares(x: np.ndarray, trial: TextTrial) -> tuple[np.ndarray, np.ndarray]:
     """Returns the map scaled to [0, 1], and its values in random order: (batch, sample, token)."""
     own = np.zeros((len(x), trial.samples, x.shape[1]))
     shuffled = np.zeros_like(own)
@@ -55,7 +55,7 @@ def _shares(x: np.ndarray, trial: Trial) -> tuple[np.ndarray, np.ndarray]:
     return own, shuffled
 
 
-def _draw(trial: Trial, path: Path, of: Chosen, shares: np.ndarray) -> np.ndarray:
+def _draw(trial: TextTrial, path: Path, of: Chosen, shares: np.ndarray) -> np.ndarray:
     """Returns class probabilities with entries of words kept by ``shares``: (batch, sample)."""
     size, samples, _ = shares.shape
     found = np.empty(size * samples)
@@ -75,7 +75,7 @@ def _draw(trial: Trial, path: Path, of: Chosen, shares: np.ndarray) -> np.ndarra
     return found.reshape(size, samples)
 
 
-def _entries(trial: Trial, shares: np.ndarray, channels: int, copy: int) -> np.ndarray:
+def _entries(trial: TextTrial, shares: np.ndarray, channels: int, copy: int) -> np.ndarray:
     """Draws 1 for entries that a copy keeps, else 0: (token, channel); alike for all maps."""
     row, sample = divmod(copy, shares.shape[1])
     drawn = trial.chance(row, sample).random((shares.shape[2], channels), dtype=np.float32)

@@ -1,44 +1,76 @@
-"""The inputs that all measures of one batch of texts share."""
+"""The inputs that all measures of one batch share."""
 
+from abc import ABC, abstractmethod
+from collections.abc import Mapping
 from dataclasses import dataclass
+from typing import Any
 
 import numpy as np
 import torch
+from numpy.typing import ArrayLike
 from torch import Tensor
 from transformers import PreTrainedModel
 
+from lrp_axioms.numeric.evaluation.perturbation import Curve, perturbation_curves
+from lrp_axioms.numeric.methods.loo import leave_one_out
 from lrp_axioms.numeric.methods.masking import masked_logits
 from lrp_axioms.numeric.models.batches import Batch
 from lrp_axioms.numeric.targets import Label, Target
 from lrp_axioms.numeric.targets.readout import Readout
 
+Map = Tensor | ArrayLike
+"""Relevance of every token of a batch, (batch, token), from any source."""
+Measured = dict[str, dict[str, np.ndarray]]
+"""One value per example, by map and by name of a measure."""
 
-@dataclass(frozen=True, eq=False)
-class Trial:
-    """The inputs of all measures of one batch.
 
-    maps: name -> (batch, token), 0 at padding   present: (batch, token)
-    target: as of ``attribute``   readout: where it is read   logit: (batch,) its value
+@dataclass(frozen=True, eq=False, kw_only=True)
+class Trial(ABC):
+    """The inputs of all measures of one batch, and its numbers without some positions.
+
+    maps: name -> (batch, position), 0 at padding   present: (batch, position)
+    logit: (batch,) the explained number
+    """
+
+    maps: dict[str, np.ndarray]
+    present: np.ndarray
+    logit: Tensor
+    top: int
+    subsets: int
+    seed: int
+
+    @abstractmethod
+    def logits(self, keep: np.ndarray) -> np.ndarray:
+        """Returns numbers of copies that see ``keep``, (batch, copy, position), alone."""
+
+    @abstractmethod
+    def without_each(self) -> np.ndarray:
+        """Returns how much each position takes away with it: (batch, position)."""
+
+    @abstractmethod
+    def curves(self) -> list[list[Curve]]:
+        """Returns the curves of each map, most relevant first and least relevant first."""
+
+    @abstractmethod
+    def chance(self, row: int, number: int = 0) -> np.random.Generator:
+        """Returns random numbers that depend on the example and the seed alone."""
+
+
+@dataclass(frozen=True, eq=False, kw_only=True)
+class TextTrial(Trial):
+    """Measures tokens, which the attention mask hides.
+
+    target: as of ``attribute``   readout: where it is read
     """
 
     model: PreTrainedModel
     batch: Batch
-    maps: dict[str, np.ndarray]
     target: Label | Target
     readout: Readout
-    logit: Tensor
-    top: int
-    subsets: int
     samples: int
-    seed: int
     memory: int | str
 
-    @property
-    def present(self) -> np.ndarray:
-        return (self.batch.attention_mask == 1).numpy(force=True)
-
     def logits(self, keep: np.ndarray) -> np.ndarray:
-        """Returns logits of copies that see ``keep`` (batch, copy, token) alone: (batch, copy)."""
         size, copies, _ = keep.shape
         device = self.batch.device
         example = torch.arange(size, device=device).repeat_interleave(copies)
@@ -48,11 +80,50 @@ class Trial:
         )
         return found.numpy(force=True).astype(np.float64).reshape(size, copies)
 
+    def without_each(self) -> np.ndarray:
+        (found,) = leave_one_out(self.model, self.batch, self.readout, memory=self.memory)
+        return found.relevance.numpy(force=True)
+
+    def curves(self) -> list[list[Curve]]:
+        maps = [torch.as_tensor(x, device=self.batch.device) for x in self.maps.values()]
+        return perturbation_curves(self.model, self.batch, maps, self.target, memory=self.memory)
+
     def chance(self, row: int, number: int = 0) -> np.random.Generator:
-        """Returns random numbers that depend on the text and the seed alone."""
         ids = self.batch.ids[row][self.batch.attention_mask[row] == 1]
         return np.random.default_rng([self.seed, number, *ids.tolist()])
 
 
-Measured = dict[str, dict[str, np.ndarray]]
-"""One value per text, by map and by name of a measure."""
+def table(x: Any) -> np.ndarray:
+    """Converts to NumPy; rows of different lengths are no numbers."""
+    if isinstance(x, Tensor):
+        wide = x.detach() if x.is_complex() else x.detach().double()
+        return np.asarray(wide.numpy(force=True))
+    try:
+        return np.asarray(x)
+    except ValueError:
+        return np.asarray(None)
+
+
+def maps_of(relevance: Map | Mapping[str, Map], present: np.ndarray) -> dict[str, np.ndarray]:
+    """Returns each map as (batch, token) float64, 0 at padding; raises one ValueError for all."""
+    given: Mapping[str, Any] = (
+        relevance if isinstance(relevance, Mapping) else {"relevance": relevance}
+    )
+    if not given:
+        raise ValueError("relevance holds no maps; pass (batch, token), or several by name")
+    found, problems = {}, []
+    for name, x in given.items():
+        values = table(x)
+        if values.shape != present.shape or values.dtype.kind not in "biuf":
+            problems.append(
+                f"{name} is {values.dtype} of shape {values.shape}; pass numbers (batch, token), "
+                f"here {present.shape}"
+            )
+            continue
+        found[name] = np.where(present, values, 0).astype(np.float64)
+        finite = np.isfinite(found[name]).all(axis=1)
+        if rows := np.flatnonzero(~finite).tolist():
+            problems.append(f"{name} is not finite in examples {rows}")
+    if problems:
+        raise ValueError("\n".join(problems))
+    return found

@@ -30,6 +30,7 @@ class Run:
     model: runs in place of the module: a twin with hooks
     given: the arguments of ``forward``
     leaves: tensors by name, in the order they were asked for; filled while the model runs
+    change: is given the name and the copy of a leaf, and returns the tensor that the module reads
     often: names of modules that were called more than once
     copies: of the leaves, which the module reads
     began: is called with the name of every leaf when it is made
@@ -38,6 +39,7 @@ class Run:
     model: nn.Module
     given: BoundArguments
     leaves: dict[str, Tensor | None]
+    change: Callable[[str, Tensor], Tensor]
     often: list[str] = field(default_factory=list)
     copies: dict[str, Tensor] = field(default_factory=dict)
     began: Callable[[str, Tensor], object] = lambda name, leaf: None
@@ -75,12 +77,18 @@ class Run:
         leaf = x.detach().clone().requires_grad_()
         self.leaves[name] = leaf
         self.began(name, leaf)
-        self.copies[name] = leaf.clone()
+        self.copies[name] = self.change(name, leaf.clone())
         return self.copies[name]
 
 
-def open_run(module: nn.Module, inputs: Any, of: str | Iterable[str]) -> Run:
-    """Prepares a call of ``module`` with the tensors named ``of`` as leaves.
+def open_run(
+    module: nn.Module,
+    inputs: Any,
+    of: str | Iterable[str],
+    *,
+    change: Callable[[str, Tensor], Tensor] = lambda name, x: x,
+) -> Run:
+    """Prepares a call of ``module`` with the tensors named ``of`` as leaves; see ``Run.change``.
 
     Raises ValueError that lists all names of neither an argument nor a module, and for inputs
     that ``forward`` does not take.
@@ -113,7 +121,7 @@ def open_run(module: nn.Module, inputs: Any, of: str | Iterable[str]) -> Run:
             f"of={both}: an argument and a module have this name; pass {OUTPUT + both[0]!r} for "
             "the output of the module, or rename the argument in a function around the module"
         )
-    run = Run(model, given, dict.fromkeys(names))
+    run = Run(model, given, dict.fromkeys(names), change)
     for name in run.leaves:
         if (path := bases[name]) in given.arguments:
             given.arguments[path] = run.begin(name, given.arguments[path])

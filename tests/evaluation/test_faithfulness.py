@@ -10,7 +10,7 @@ from scipy import stats
 from numeric import attribute, evaluate
 from numeric.evaluation import faithfulness
 from numeric.evaluation.faithfulness import MEASURES
-from numeric.evaluation.trial import Trial
+from numeric.evaluation.trial import TextTrial
 from tests.support import cases
 from tests.support.tools import translator
 
@@ -51,14 +51,14 @@ def test_agreement_is_that_of_scipy_with_leave_one_out(tiny, batch, maps):
 
 def test_removals_are_those_of_the_stock_model_with_that_mask(tiny, batch, maps, monkeypatch):
     asked_for = []
-    run = Trial.logits
+    run = TextTrial.logits
 
     def watched(trial, keep):
         found = run(trial, keep)
         asked_for.append((keep, found))
         return found
 
-    monkeypatch.setattr(Trial, "logits", watched)
+    monkeypatch.setattr(TextTrial, "logits", watched)
     found = evaluate(tiny, batch, maps, measures=["top drop", "LDS"], top=2, subsets=9)
     a = attribute(tiny, batch, "loo")
     for keep, logits in asked_for:
