@@ -72,7 +72,9 @@ class Attribution:
         count, length = self.relevance.shape
         first = ", ".join(f"{x:+z.4f}" for x in self.logit[:SMALL].tolist())
         more = ", ..." if count > SMALL else ""
-        said = f"Attribution({self.method}: {count} x {length} tokens, logit [{first}{more}])"
+        of_image = "" if self.patches is None else f" + {self.patches.shape[1]} patches"
+        size = f"{count} x {length} tokens{of_image}"
+        said = f"Attribution({self.method}: {size}, logit [{first}{more}])"
         return printable(said)
 
     def _repr_html_(self) -> str:
@@ -131,7 +133,7 @@ class Attribution:
             self,
             relevance=sums.scatter_add(1, numbers, self.relevance)[:, :width],
             tokens=tuple((*x, *[None] * (width - len(x))) for x in names),
-            details={},
+            details={key: x for key, x in self.details.items() if key == GRID},
             inside={},
         )
 
@@ -251,16 +253,12 @@ def sections(
 ) -> list[render.Section]:
     values = a.relevance if a.patches is None else a.patches
     found = [section(a, n) for n in range(len(values))]
+    if not hasattr(images, "__len__"):
+        raise ValueError(f"images is a {type(images).__name__}: pass a list, one of each example")
     if not len(images):
         return found
-    if grid is None:
-        if GRID not in a.details:
-            raise ValueError(
-                "places of patches are not known: pass grid=(rows, columns) if there is one image "
-                "per example and its patches stand row by row"
-            )
-        rows, columns = a.details[GRID].tolist()
-        grid = rows, columns
+    known = a.details[GRID].tolist() if GRID in a.details else None
+    grid = overlays.sides(known, grid, values.shape[1])
     drawn = overlays.of_each(images, values.tolist(), grid)
     legend = f"{found[0].legend} Patches against it are hatched."
     return [replace(x, picture=y, legend=legend) for x, y in zip(found, drawn, strict=True)]
