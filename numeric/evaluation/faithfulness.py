@@ -69,7 +69,7 @@ def evaluate(
     measures of a constant map, and soft measures also where words do not raise the probability.
     Raises ValueError for maps that do not fit, or are not finite, and for unknown measures.
     """
-    batch = prepare(model, inputs, targets=[target])
+    batch = prepare(model, inputs, targets=[target]).of_text()
     if batch.decoder_input_ids is not None:
         raise ValueError("inputs has decoder_input_ids: the measures are of one text; leave it out")
     maps = _maps(relevance, (batch.attention_mask == 1).numpy(force=True))

@@ -59,6 +59,15 @@ class Batch:
         """Whether images come with a text."""
         return self.input_ids is not None and self.pixel_values is not None
 
+    def of_text(self) -> "Batch":
+        """Returns the batch; ValueError if images come with its text."""
+        if self.mixed:
+            raise ValueError(
+                f"inputs has {PIXELS}, and what is asked for is of texts alone: call attribute(), "
+                "or audit(), for an image with a text"
+            )
+        return self
+
     def call(self, model: nn.Module) -> Any:
         return model(**self.arguments())
 

@@ -6,6 +6,9 @@ import torch
 
 from axioms.composites import CP_LRP
 from numeric import Attribution, attribute
+from numeric.evaluation.faithfulness import evaluate
+from numeric.evaluation.softmax_errors import row_messages
+from numeric.layer_mixes import sweep
 from numeric.models.patches import is_altered
 from numeric.results.overlays import overlay
 from tests.census.build import IMAGES, MIXED, with_inputs
@@ -243,3 +246,12 @@ def test_a_picture_is_refused_that_would_mislead(case):
     for draw in (a.html, a.png):
         with pytest.raises(ValueError, match=said):
             draw(images, grid)
+
+
+@pytest.mark.parametrize(
+    "measure",
+    [lambda *x: evaluate(*x, torch.zeros(1, 11)), lambda *x: sweep(*x, ["attnlrp"]), row_messages],
+)
+def test_measures_of_texts_refuse_an_image(measure):
+    with pytest.raises(ValueError, match="inputs has pixel_values, and what is asked for is of"):
+        measure(*with_inputs("llava", MIXED))
