@@ -88,7 +88,7 @@ def sweep(
     if not composites:
         raise ValueError('methods is empty; pass at least one, such as ["attnlrp", "cp-lrp"]')
     with outside(), torch.inference_mode(mode=False):
-        batch = prepare(model, inputs, targets=[target])
+        batch = prepare(model, inputs, targets=[target]).of_text()
         off = torch.autocast(batch.device.type, enabled=False)
         with own_failures(model, batch), off:
             relevance, readout, logit = _relevance(

@@ -86,10 +86,15 @@ class Entry:
             "known; explain a model that reads its text as it is"
         )
 
+    def by_channel(self, x: Tensor) -> Tensor:
+        """Puts channels last in a flattened map, (example, channel, position)."""
+        size = self.leaf.shape[self.channels]
+        return x.mT if x.ndim == 3 and x.shape[-1] != size == x.shape[1] else x
+
     def by_patch(self, r: Tensor, examples: int) -> Tensor:
         """Sums relevance of pixels over channels, and deals positions out: (example, position)."""
         moved = self.embedding.shape[1:] != self.leaf.shape[1:]
-        r = r.sum(dim=-1 if moved else self.channels)
+        r = self.by_channel(r).sum(dim=-1 if moved else self.channels)
         if r.numel() % examples:
             raise ValueError(
                 f"{r.numel()} positions of images are not the same number for each of {examples} "
@@ -113,7 +118,7 @@ def of_tokens(entries: list[Entry], of_entries: list[Tensor], texts: list[Tensor
     found = list(zip(entries, of_entries, strict=True))
     found = [(entry, x) for entry, x in found if entry.ids is not None or not texts]
     if not texts:
-        return torch.cat([x for _, x in found], dim=-1)
+        return torch.cat([entry.by_channel(x) for entry, x in found], dim=-1)
     if len(texts) == 1:
         return torch.cat([entry.in_text(x, *texts) for entry, x in found], dim=-1)
     return _of_both(found, *texts)
@@ -257,7 +262,8 @@ class Entries:
             self._end(entry)
             return handler(engine, use)
         # A moved embedding is read where it was; a token that is put before patches counts.
-        if not moves or (entry.ids is None and out.numel() > entry.embedding.numel()):
+        grown = entry.ids is None and out.ndim < 4 and out.numel() > entry.embedding.numel()
+        if not moves or grown:
             entry.embedding, entry.word, entry.token_type = out, word, token_type
         return self._follow(out, entry, word, token_type)
 

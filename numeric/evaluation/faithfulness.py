@@ -76,7 +76,7 @@ def evaluate(
             raise ValueError("target and tokenizer would be ignored: `read` returns the number")
         settings: dict[str, Any] = {"top": top, "subsets": subsets, "seed": seed}
         return _measured(open_trial(model, inputs, relevance, **settings, **named), wanted)
-    batch = prepare(model, inputs, targets=[target])
+    batch = prepare(model, inputs, targets=[target]).of_text()
     if batch.decoder_input_ids is not None:
         raise ValueError("inputs has decoder_input_ids: the measures are of one text; leave it out")
     present = (batch.attention_mask == 1).numpy(force=True)

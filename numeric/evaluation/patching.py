@@ -113,7 +113,7 @@ def patching(
     paths = places(model) if paths is None else paths
     flat = [path for of_place in paths.values() for path in of_place]
     with outside():
-        batch = prepare(model, clean, targets=[target])
+        batch = prepare(model, clean, targets=[target]).of_text()
         other = None if corrupted is None else prepare(model, corrupted)
         _check(batch, other)
         text = _Text(model, batch, Readout.of(model, batch, [target]), torch.zeros(()))

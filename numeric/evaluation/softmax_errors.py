@@ -124,7 +124,7 @@ def row_messages(
 ) -> list[Messages]:
     """Returns every key's messages in every row, by layer; arguments as in `softmax_errors`."""
     with outside(), torch.inference_mode(mode=False):
-        batch = prepare(model, inputs, targets=[target])
+        batch = prepare(model, inputs, targets=[target]).of_text()
         with torch.autocast(batch.device.type, enabled=False):
             seen, gradients = _observe(model, batch, target)
             present = batch.attention_mask == 1

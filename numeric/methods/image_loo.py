@@ -72,6 +72,11 @@ def _cut(
             f"patch={side!r}: an image of {height} x {width} pixels cannot be cut into squares of "
             "this size; pass patch, a divisor of both"
         )
+    if side == height == width:
+        raise ValueError(
+            f"patch={side}: an image of {height} x {width} pixels is one patch, which is its own "
+            "mean; pass a smaller divisor"
+        )
     squares = x.unflatten(4, (-1, side)).unflatten(3, (-1, side))
     mean = squares.mean(dim=(3, 5), keepdim=True).expand_as(squares).reshape_as(x)
     rows, columns = (torch.arange(n, device=x.device) // side for n in (height, width))

@@ -17,6 +17,7 @@ from lrp_axioms.numeric.methods.image_relevance import grid, of_images
 from lrp_axioms.numeric.methods.inside import Inside
 from lrp_axioms.numeric.models.batches import Batch
 from lrp_axioms.numeric.targets.readout import Found, Readout
+from lrp_axioms.numeric.warning import warn_caller
 
 SHARES = ("embedding", "word")
 
@@ -60,6 +61,8 @@ def lrp(
     if channels and at is None:
         raise ValueError("channels=True splits up what `at` asks for; pass the path of a module")
     position_shares.check(positions)
+    if positions is not None and batch.mixed:
+        raise ValueError(f"positions={positions!r} is of texts without an image: leave it out")
     turns = positions is not None
     model = packed.unpack(model)
     inside = Inside(model, at)
@@ -73,8 +76,10 @@ def lrp(
             rows = readout.run(rules.model, batch.arguments(), settle=rules.end)
         targets = readout.choose(rows).targets
         entries = rules.entries.found
-        check_gradient(model, rows.logits)
         embeddings = [entry.embedding for entry in entries]
+        check_gradient(model, rows.logits)
+        for entry in entries:
+            check_gradient(model, entry.embedding, "pixels" if entry.ids is None else "words")
         asked = [*embeddings, *inside.tensors(), *rules.turned.tensors()]
         logits = [each.of(rows) for each in targets]
         sums = [logit.sum() for logit in logits]
@@ -96,6 +101,12 @@ def lrp(
             "inside": inside.relevance(found, channels=channels, image=image)
         }
         if batch.mixed:
+            of_pixels = [c for (c, _), x in zip(both, entries, strict=True) if x.ids is None]
+            if of_pixels and all(c is None for c in of_pixels):
+                warn_caller(
+                    f"no relevance reaches the pixels of {type(model).__name__}, and its patches "
+                    "have 0: some module detaches them, or a rule holds what depends on them"
+                )
             own = [part[share] for part in each_in]
             details["patches"] = of_images(entries, own, cs, logit)
         details |= grid(entries, len(logit))
@@ -124,11 +135,11 @@ def _checkpointed(
     return Checkpointed(model, composite, eps=epsilon)
 
 
-def check_gradient(model: PreTrainedModel, logits: Tensor) -> None:
-    """Raises ValueError for logits that have no gradient."""
-    if not logits.requires_grad:
+def check_gradient(model: PreTrainedModel, x: Tensor, on: str = "words") -> None:
+    """Raises ValueError for logits, or an embedding of ``on``, that have no gradient."""
+    if not x.requires_grad:
         raise ValueError(
-            f"the logits of {type(model).__name__} do not depend on the words in any way that "
+            f"the logits of {type(model).__name__} do not depend on the {on} in any way that "
             "torch shows: some module detaches its input, or leaves torch; explain a model "
             "that does not"
         )

@@ -17,7 +17,8 @@ DECODER = "decoder_input_ids"
 DECODER_MASK = "decoder_attention_mask"
 PIXELS = "pixel_values"
 SOUND = "input_features"
-FIXED = ("labels", "inputs_embeds", "position_ids", "pixel_values_videos", "input_features")
+FIXED = ("labels", "inputs_embeds", "position_ids", "input_features", "past_key_values",
+    "logits_to_keep", "kwargs")  # fmt: skip
 """Arguments that an image with a text does not come with."""
 
 
@@ -57,6 +58,15 @@ class Batch:
     def mixed(self) -> bool:
         """Whether images come with a text."""
         return self.input_ids is not None and self.pixel_values is not None
+
+    def of_text(self) -> "Batch":
+        """Returns the batch; ValueError if images come with its text."""
+        if self.mixed:
+            raise ValueError(
+                f"inputs has {PIXELS}, and what is asked for is of texts alone: call attribute(), "
+                "or audit(), for an image with a text"
+            )
+        return self
 
     def call(self, model: nn.Module) -> Any:
         return model(**self.arguments())
@@ -131,7 +141,7 @@ def last_column(present: Tensor) -> Tensor:
 def make_batch(model: PreTrainedModel, inputs: Mapping[str, Tensor], facts: ModelFacts) -> Batch:
     """Makes a Batch of ``inputs`` without structural problems, on the device of ``model``."""
     # Copies, because inference-mode tensors cannot be saved for a backward pass.
-    given = {key: _to(model, x).clone() for key, x in inputs.items() if x is not None}
+    given = {key: _to(model, x).detach().clone() for key, x in inputs.items() if x is not None}
     if "input_ids" in given:
         mask = torch.ones_like(given["input_ids"])
     else:
@@ -193,6 +203,18 @@ def image_problems(model: PreTrainedModel, inputs: Mapping[str, object]) -> Iter
         yield f"{PIXELS} has shape {tuple(pixels.shape)}; the model takes ({axes})"
     if not pixels.is_floating_point():
         yield f"{PIXELS} has dtype {pixels.dtype}; pass what the model's image processor returns"
+
+
+def pixel_problems(batch: Batch) -> Iterator[str]:
+    x = batch.pixel_values
+    if x is not None and (wrong := x.numel() - int(x.isfinite().sum())):
+        yield f"{PIXELS} has {wrong} values that are not finite; pass an image without them"
+
+
+def named_with_images(model: PreTrainedModel) -> tuple[str, ...]:
+    """Names the arguments of a text with images, which have one tensor of pixels."""
+    takes = signature(model.forward).parameters
+    return tuple(x for x in takes if x not in FIXED and (x == PIXELS or PIXELS not in x))
 
 
 def takes_images(model: PreTrainedModel) -> bool:

@@ -147,7 +147,11 @@ def _code_problems(modules: Modules) -> Iterator[str]:
             f"train mode: {len(training)} modules, first {training[0]}: dropout would make "
             "relevance random; call model.eval() first"
         )
-    compiled = [path or "(root)" for path, m in modules if m._compiled_call_impl]
+    compiled = [
+        path or "(root)"
+        for path, m in modules
+        if m._compiled_call_impl or "_orig_mod" in m._modules
+    ]
     if compiled:
         yield (
             f"compiled: {len(compiled)} modules, first {compiled[0]}: compiled code may run past "

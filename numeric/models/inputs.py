@@ -38,6 +38,7 @@ def prepare(
         batch = make_batch(model, inputs, facts_of(model, [module for _, module in modules]))
         problems = [] if batch.input_ids is None else list(_value_problems(model, batch))
         problems += _written_problems(model, batch)
+        problems += batches.pixel_problems(batch)
         problems += target_problems(targets, len(batch.attention_mask))
     if problems:
         raise ValueError("\n".join(problems))
@@ -77,8 +78,8 @@ def _structure_problems(model: PreTrainedModel, inputs: Mapping[str, object]) ->
         return
     keys: tuple[str, ...] = (*KEYS, DECODER) if _has_decoder(model) else KEYS
     if inputs.get(PIXELS) is not None and batches.takes_images(model):
-        keys = tuple(x for x in signature(model.forward).parameters if x not in batches.FIXED)
-    unknown = [key for key in inputs if key not in keys]
+        keys = batches.named_with_images(model)
+    unknown = [key for key, x in inputs.items() if key not in keys and x is not None]
     if unknown:
         yield f"inputs has {', '.join(map(repr, unknown))}; it may have {', '.join(keys)}"
     ids = inputs.get("input_ids")
@@ -100,6 +101,8 @@ def _tensor_problems(key: str, value: object, ids: object) -> Iterator[str]:
     if key not in (*KEYS, DECODER):
         if not isinstance(value, Tensor) or not len(value):
             yield f'{key} is no tensor of an image; call the processor with return_tensors="pt"'
+        elif problem := batches.odd_tensor(key, value):
+            yield problem
         elif key == PIXELS and not value.is_floating_point():
             yield f"{key} has dtype {value.dtype}; pass what the model's processor returns"
     elif not isinstance(value, Tensor):

@@ -12,7 +12,7 @@ INK = 0.6  # of the strongest patch
 
 
 def of_each(
-    images: Sequence[object], relevance: Sequence[Sequence[float]], grid: Sequence[int]
+    images: Sequence[object], relevance: Sequence[Sequence[float]], grid: tuple[int, int]
 ) -> Sequence[np.ndarray]:
     """Lays relevance over an image of each example."""
     if len(images) != len(relevance):
@@ -20,7 +20,27 @@ def of_each(
     return [overlay(x, r, grid) for x, r in zip(images, relevance, strict=True)]
 
 
-def overlay(image: object, relevance: Sequence[float], grid: Sequence[int]) -> np.ndarray:
+def sides(
+    known: Sequence[int] | None, grid: Sequence[int] | None, positions: int
+) -> tuple[int, int]:
+    """Returns rows and columns of patches: the known ones, or a grid of all positions."""
+    if grid is None and known is None:
+        raise ValueError(
+            "places of patches are not known: pass grid=(rows, columns) if there is one image "
+            "per example and its patches stand row by row"
+        )
+    match known if grid is None else grid:
+        case [int(rows), int(columns)] if rows > 0 and (
+            [rows, columns] == known if known else rows * columns == positions
+        ):
+            return rows, columns
+    raise ValueError(
+        f"grid={grid!r}: {positions} positions have patches in the grid "
+        f"{tuple(known) if known else '(rows, columns) of as many'}; pass this one"
+    )
+
+
+def overlay(image: object, relevance: Sequence[float], grid: tuple[int, int]) -> np.ndarray:
     """Tints each patch of ``image``, (height, width, 3) from 0 to 255, by its relevance.
 
     ``grid`` is (rows, columns).  Positions before it, such as a class token, are no part of the
@@ -29,11 +49,15 @@ def overlay(image: object, relevance: Sequence[float], grid: Sequence[int]) -> n
     """
     pixels = np.asarray(image)
     rows, columns = grid
-    if pixels.ndim != 3 or pixels.shape[2] != 3 or not 0 < rows * columns <= len(relevance):
+    fits = pixels.ndim == 3 and pixels.shape[2] == 3 and pixels.size
+    if not fits or not 0 < rows * columns <= len(relevance):
         raise ValueError(
             f"image of shape {pixels.shape}, {rows} x {columns} patches, {len(relevance)} of them "
             'known: pass image.convert("RGB"), and grid=(rows, columns) of at most as many patches'
         )
+    least, most = pixels.min(), pixels.max()
+    if not 0 <= least <= most <= 255 or (pixels.dtype.kind == "f" and 0 < most <= 1):
+        raise ValueError(f"image has values from {least} to {most}: pass them from 0 to 255")
     values = np.asarray(relevance, dtype=float)[-rows * columns :]
     y, x = (np.arange(n) * k // n for n, k in zip(pixels.shape, (rows, columns), strict=False))
     place = y[:, None] * columns + x

@@ -72,7 +72,9 @@ class Attribution:
         count, length = self.relevance.shape
         first = ", ".join(f"{x:+z.4f}" for x in self.logit[:SMALL].tolist())
         more = ", ..." if count > SMALL else ""
-        said = f"Attribution({self.method}: {count} x {length} tokens, logit [{first}{more}])"
+        of_image = "" if self.patches is None else f" + {self.patches.shape[1]} patches"
+        size = f"{count} x {length} tokens{of_image}"
+        said = f"Attribution({self.method}: {size}, logit [{first}{more}])"
         return printable(said)
 
     def _repr_html_(self) -> str:
@@ -114,7 +116,7 @@ class Attribution:
             self,
             relevance=sums.scatter_add(1, numbers, self.relevance)[:, :width],
             tokens=tuple((*x, *[None] * (width - len(x))) for x in names),
-            details={},
+            details={key: x for key, x in self.details.items() if key == GRID},
             inside={},
         )
 
@@ -209,15 +211,16 @@ class Attribution:
         self, images: Sequence[object], grid: tuple[int, int] | None
     ) -> list[render.Section]:
         found = self.sections()
+        if not hasattr(images, "__len__"):
+            raise ValueError(
+                f"images is a {type(images).__name__}: pass a list, one of each example"
+            )
         if not len(images):
             return found
-        if grid is None and GRID not in self.details:
-            raise ValueError(
-                "places of patches are not known: pass grid=(rows, columns) if there is one image "
-                "per example and its patches stand row by row"
-            )
         values = self.relevance if self.patches is None else self.patches
-        drawn = overlays.of_each(images, values.tolist(), grid or self.details[GRID].tolist())
+        known = self.details[GRID].tolist() if GRID in self.details else None
+        places = overlays.sides(known, grid, values.shape[1])
+        drawn = overlays.of_each(images, values.tolist(), places)
         legend = f"{found[0].legend} Patches against it are hatched."
         return [replace(x, picture=y, legend=legend) for x, y in zip(found, drawn, strict=True)]
 

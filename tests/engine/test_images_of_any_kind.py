@@ -13,7 +13,7 @@ from tests.support.traces import watch
 pytestmark = pytest.mark.usefixtures("float64")
 POSITIONS = {  # of images of 64 x 64: the first map's, and tokens that are put before them
     "vit": 17, "deit": 18, "clip": 5, "siglip": 16, "dinov2_with_registers": 21, "swin": 256,
-    "hiera": 256, "pvt_v2": 256, "convnext": 256, "resnet": 1024, "bit": 34**2,
+    "hiera": 256, "pvt_v2": 256, "convnext": 256, "resnet": 1024, "bit": 1024,
     "mobilenet_v2": 1024, "levit": 1024, "focalnet": 256,
 }  # fmt: skip
 

@@ -6,9 +6,12 @@ import torch
 
 from axioms.composites import CP_LRP
 from numeric import Attribution, attribute
+from numeric.evaluation.faithfulness import evaluate
+from numeric.evaluation.softmax_errors import row_messages
+from numeric.layer_mixes import sweep
 from numeric.models.patches import is_altered
 from numeric.results.overlays import overlay
-from tests.census.build import MIXED, with_inputs
+from tests.census.build import IMAGES, MIXED, with_inputs
 from tests.census.measure import without_shifts
 from tests.census.sizes import MARK
 from tests.support.cases import close
@@ -95,6 +98,15 @@ BAD = {
     "no image": (lambda x: {"input_ids": x["input_ids"]}, {}, "has no pixel_values: pass"),
     "whole pixels": (lambda x: x | {"pixel_values": x["pixel_values"].long()}, {}, "int64; pass"),
     "a method of texts": (dict, {"method": "gim"}, "explains texts alone.*pass one of attnlrp"),
+    "pixels without numbers": (lambda x: x | {"pixel_values": x["pixel_values"] / 0}, {},
+        "pixel_values has 12288 values that are not finite; pass an image without"),
+    "sparse pixels": (lambda x: x | {"pixel_values": x["pixel_values"].to_sparse()}, {},
+        "pixel_values is a sparse tensor; pass a dense one"),
+    "two sets of pixels": (lambda x: x | {"high_res_pixel_values": x["pixel_values"]}, {},
+        "has 'high_res_pixel_values'; it may have"),
+    "a cache": (lambda x: x | {"logits_to_keep": torch.tensor([0])}, {}, "has 'logits_to_keep'"),
+    "shares of positions": (dict, {"positions": "signed"}, "positions='signed' is of texts"),
+    "one patch": (dict, {"method": "loo", "patch": 64}, "is one patch, which is its own mean"),
     "a patch of 7": (dict, {"method": "loo", "patch": 7}, "64 x 64 pixels cannot.*a divisor"),
 }  # fmt: skip
 
@@ -132,3 +144,114 @@ def test_pictures_need_patches_whose_places_are_known(method):
     model, inputs = with_inputs("qwen2_vl", MIXED)
     with pytest.raises(ValueError, match=r"not known: pass grid=\(rows, columns\)"):
         attribute(model, inputs, method).html([np.zeros((8, 8, 3))])
+
+
+class Changed(torch.nn.Module):
+    """A module around another, which changes its input or the way it is called."""
+
+    def __init__(self, inner, change):
+        super().__init__()
+        self.inner, self.change = inner, change
+
+    def forward(self, x, **options):
+        return self.change(self.inner)(x, **options)
+
+
+TOWER, PROJECTOR = "vision_tower", "multi_modal_projector"
+
+
+def changed(path, change):
+    model, inputs = with_inputs("llava", MIXED)
+    inner = getattr(model.model, path)
+    setattr(model.model, path, Changed(inner, change).eval())
+    return model, inputs
+
+
+def test_pixels_that_require_a_gradient_are_explained_like_others():
+    model, inputs = with_inputs("llava", MIXED)
+    grown = inputs | {"pixel_values": inputs["pixel_values"].clone().requires_grad_()}
+    assert attribute(model, grown).patches.equal(attribute(model, inputs).patches)
+
+
+def test_no_pixels_are_the_text_alone():
+    model, inputs = with_inputs("llava", MIXED)
+    text = {"input_ids": inputs["input_ids"][inputs["input_ids"] != MARK][None]}
+    a, b = (attribute(model, x) for x in (text, text | {"pixel_values": None}))
+    assert a.relevance.equal(b.relevance)
+    assert b.patches is None
+
+
+def test_a_tower_without_gradients_is_refused_and_detached_features_are_warned_of():
+    model, inputs = changed(TOWER, lambda inner: torch.no_grad()(inner))
+    with pytest.raises(ValueError, match="do not depend on the pixels in any way"):
+        attribute(model, inputs)
+    model, inputs = changed(PROJECTOR, lambda inner: lambda x: inner(x.detach()))
+    with pytest.warns(UserWarning, match="no relevance reaches the pixels of"):
+        assert not attribute(model, inputs).patches.any()
+
+
+def test_a_compiled_tower_is_refused_by_its_path():
+    model, inputs = with_inputs("llava", MIXED)
+    model.model.vision_tower = torch.compile(model.model.vision_tower, backend="eager")
+    with pytest.raises(ValueError, match=r"compiled: 1 modules, first model.vision_tower"):
+        attribute(model, inputs)
+
+
+class ChannelsFirst(torch.nn.Module):
+    """Embeddings of patches, whose positions are added before channels become the last axis."""
+
+    def __init__(self, inner):
+        super().__init__()
+        self.patch_embeddings, self.positions = inner.patch_embeddings, inner.position_embeddings
+
+    def forward(self, x, **_):
+        patches = self.patch_embeddings.projection(x).flatten(2)
+        return (patches + self.positions[:, 1:].mT).mT
+
+
+def test_positions_added_to_channels_first_keep_patches_apart():
+    model, inputs = with_inputs("vit", IMAGES)
+    vit = model.vit
+    vit.embeddings = ChannelsFirst(vit.embeddings).eval()
+    a = attribute(model, inputs, "gradient-x-input", share="embedding")
+    ends = []
+    with watch(vit.embeddings, ends.append):
+        logits = model(**inputs).logits
+    (c,) = torch.autograd.grad(logits.gather(1, a.target[:, None]).sum(), ends)
+    close(a.relevance, (ends[0].detach() * c).sum(dim=-1))
+
+
+def test_padding_around_a_map_is_no_patch():
+    model, inputs = with_inputs("bit", IMAGES)
+    a = attribute(model, inputs)
+    assert a.relevance.shape[1] == a.details["grid"].prod()
+
+
+IMAGE = np.full((64, 64, 3), 200, dtype=np.uint8)
+PICTURES = {
+    "a coarser grid": ([IMAGE], (1, 1), r"grid=\(1, 1\): 5 positions.*grid \(2, 2\)"),
+    "negative sides": ([IMAGE], (-1, -4), r"grid=\(-1, -4\)"),
+    "a side alone": ([IMAGE], 4, "grid=4"),
+    "values up to 1": ([IMAGE / 255], None, "from 0.784.* to 0.784.*pass them from 0 to 255"),
+    "values above 255": ([IMAGE.astype(int) * 2], None, "from 400 to 400: pass"),
+    "an empty image": ([IMAGE[:0]], None, r"shape \(0, 64, 3\)"),
+    "no list": (None, None, "images is a NoneType: pass a list"),
+}
+
+
+@pytest.mark.parametrize("case", PICTURES)
+def test_a_picture_is_refused_that_would_mislead(case):
+    images, grid, said = PICTURES[case]
+    a = attribute(*with_inputs("llava", MIXED))
+    for draw in (a.html, a.png):
+        with pytest.raises(ValueError, match=said):
+            draw(images, grid)
+
+
+@pytest.mark.parametrize(
+    "measure",
+    [lambda *x: evaluate(*x, torch.zeros(1, 11)), lambda *x: sweep(*x, ["attnlrp"]), row_messages],
+)
+def test_measures_of_texts_refuse_an_image(measure):
+    with pytest.raises(ValueError, match="inputs has pixel_values, and what is asked for is of"):
+        measure(*with_inputs("llava", MIXED))

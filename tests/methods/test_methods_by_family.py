@@ -94,7 +94,7 @@ def longer(inputs):
 
 same = dict
 BAD = {  # families, change of inputs, method, options, parts of the message
-    "no token to leave out": (["vit"], same, "loo", {}, "model is a", "left out of texts"),
+    "no token to leave out": (["vit"], same, "budgeted-loo", {}, "model is a", "left out of texts"),
     "embeddings of decoders": (
         DECODERS, same, "integrated-gradients", {}, "examples [1]", "padding_side",
     ),

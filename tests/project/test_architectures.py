@@ -23,7 +23,7 @@ from tests.census.sizes import END, kinds
 from tests.support import all_commands
 from tests.support.all_commands import NUMBERS, REFUSED, TRACEBACK, ends
 
-CLASSES, ENTITIES, ANSWERS, MASKED, CAUSAL, IMAGES = TASKS
+CLASSES, ENTITIES, ANSWERS, MASKED, CAUSAL, IMAGES, _ = TASKS
 SAMPLE = [
     ("bert", CLASSES), ("t5", CLASSES), ("mixtral", CLASSES), ("xlnet", CLASSES),
     ("deberta-v2", ENTITIES), ("splinter", ANSWERS), ("modernbert", MASKED),
