@@ -1,9 +1,8 @@
 """Explains generated text in one call: ``explain_generation(model, tokenizer, prompt)``."""
 
-import reprlib
-from collections.abc import Iterable, Iterator, Mapping, Sequence
-from os import PathLike
-from typing import Any
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from functools import partial
+from typing import Any, overload
 
 import torch
 from torch import Tensor
@@ -16,31 +15,51 @@ from transformers import (
 
 from axioms.composites import Composite
 from numeric.attribution import attribute_each, run_method
+from numeric.generation.contrasts import GOES_ON, contrast_answers, parted
+from numeric.generation.prompts import Prompt, read_prompts
 from numeric.generation.result import Generation
+from numeric.generation.segments import REST, Place
 from numeric.models.batches import DECODER, SOUND, Batch
 from numeric.models.facts import facts_of
-from numeric.models.inputs import check_ids
-from numeric.models.texts import CHAT, check_order, ids_once, is_chat, tokenized, warn_beyond
+from numeric.models.texts import check_order, warn_beyond
+from numeric.results.result import Attribution
 from numeric.results.words import pieces
-from numeric.spelling import text_fault
 from numeric.targets import Target, log_probability, logit
 from numeric.targets.readout import Found, Readout
 
 SCALES = {"logit": logit, "log-probability": log_probability}
+Message = Mapping[str, Any]
+"""A message of a chat, with its role and content."""
 
 
+@overload
 def explain_generation(
     model: PreTrainedModel,
     tokenizer: PreTrainedTokenizerBase,
-    prompt: str | Sequence[int] | Sequence[Mapping[str, Any]] | Tensor,
+    prompt: list[str] | list[list[Message]] | list[list[int]],
+    **options: Any,
+) -> list[Generation]: ...
+@overload
+def explain_generation(
+    model: PreTrainedModel,
+    tokenizer: PreTrainedTokenizerBase,
+    prompt: str | Sequence[int] | Sequence[Message] | Mapping[str, Any] | Tensor,
+    **options: Any,
+) -> Generation: ...
+def explain_generation(
+    model: PreTrainedModel,
+    tokenizer: PreTrainedTokenizerBase,
+    prompt: Any,
     *,
-    answer: str | Sequence[int] | None = None,
+    answer: str | Sequence[Any] | None = None,
+    contrast: str | Sequence[Any] | None = None,
+    segments: Mapping[str, Place] | Sequence[Mapping[str, Place]] | None = None,
     max_new_tokens: int = 20,
     generation_config: GenerationConfig | None = None,
     method: str | Composite = "attnlrp",
     scale: str = "logit",
     **options: Any,
-) -> Generation:
+) -> Generation | list[Generation]:
     """Returns relevance for each token that a language model writes, of all tokens before it.
 
     The model continues ``prompt``, a text, its ids or the messages of a chat, greedily by at most
@@ -48,13 +67,24 @@ def explain_generation(
     ``generation_config``, such as one that samples, whose number of tokens holds; or ``answer`` is
     explained, a text or ids, as if the model had written it.  Messages become a text by the
     tokenizer's chat template, which begins an answer, or goes on with the last message if that is
-    the assistant's.  Special tokens at the ends of a prompt, as chat templates write them, are not
-    added again.  The text of an answer is tokenized by itself; pass ids where a token spans
-    the end of the prompt and the start of the answer.  Row i of the relevance is
+    the assistant's.  Several prompts, a list of texts or chats or rows of ids, give a list of
+    results, each as of its prompt alone; ``answer``, ``contrast`` and ``segments`` are then lists
+    with one for each.  Padding on the left, in a tokenizer's batch, is left out.  Special tokens at
+    the ends of a prompt, as chat templates write them, are not added again.  The text of an answer
+    is tokenized by itself; pass ids where a token spans the end of the prompt and the start of the
+    answer.  Row i of the relevance is
     ``attribute(model, prompt + answer[:i], method, target=answer[i])``, but all rows share one
     forward pass, and each takes one backward pass by a ``method`` with rules; one more pass finds
     probabilities, and one over the prompt checks that the model does not see later tokens.  Other
     methods and ``options`` are as in ``attribute``.  ``scale`` is "logit" or "log-probability".
+    ``contrast``, a text or ids, is an answer that was not written: the explained numbers add up to
+    log P(answer) - log P(contrast) behind the tokens that both begin with.  Row 0 is the
+    difference of two logits, for the first tokens that differ; row 1, if there is more, is the
+    difference of log-probabilities of the rest.  It takes a second forward pass, and at most three
+    backward passes.  The end token of the answer is added to the contrast.
+    ``segments`` names parts of a text, each a text that is in the prompt once, or its first
+    character and the one behind it; a chat has its messages, by role, if the tokenizer is fast.
+    ``Generation.by("segment")`` adds up relevance by segment; tokens in none are the "rest".
     An encoder with a decoder reads ``prompt`` in the encoder, and its rows hold the relevance of
     both texts.  Where it reads a sound, as Whisper does, ``prompt`` is its ``input_features``,
     (1, band, frame), and relevance of the sound is in the residual.
@@ -69,43 +99,74 @@ def explain_generation(
         raise ValueError("generation_config would be ignored: `answer` is explained; leave one out")
     if not model.can_generate():
         raise ValueError(f"{type(model).__name__} writes no text; pass a language model")
-    two = facts_of(model).two
-    read = _model_inputs(model, tokenizer, prompt)
+    own = {"answer": answer, "contrast": contrast, "segments": segments}
+    prompts, several = read_prompts(model, tokenizer, prompt, **own)
+    writes = partial(_write, model, tokenizer, count=max_new_tokens, config=generation_config)
+    run = partial(attribute_each, model, method=method, **options)
+    found = [_explain(model, tokenizer, writes, run, scale, each) for each in prompts]
+    return found if several else found[0]
+
+
+def _explain(
+    model: PreTrainedModel,
+    tokenizer: PreTrainedTokenizerBase,
+    writes: Callable[[dict[str, Tensor]], list[int]],
+    run: Callable[..., list[Attribution]],
+    scale: str,
+    prompt: Prompt,
+) -> Generation:
+    """Explains one answer, or contrasts it with another one."""
+    two, read, written, other = facts_of(model).two, prompt.inputs, prompt.answer, prompt.contrast
     source = read["input_ids"][0].tolist() if "input_ids" in read else []
-    check_ids(model, read)
-    if answer is None:
-        written = _write(model, tokenizer, read, max_new_tokens, generation_config)
+    if written is None:
+        written = writes(read)
         start = written[:1] if two else []
         written = written[1:] if two else written[len(source) :]
     else:
         start = [_start(model)] if two else []
-        written = _ids(tokenizer, answer, "answer", special=two)
     if not written:
         raise ValueError("nothing was written: the model ends at once; pass answer")
-    before = start or source
-    text = torch.tensor([before + written[:-1]])
-    warn_beyond(model, text.shape[1])
-    inputs = read | {DECODER: text} if two else {"input_ids": text}
-    targets = [SCALES[scale](x, at=len(before) - 1 + n) for n, x in enumerate(written)]
-    found = attribute_each(model, inputs, method, targets=targets, **options)
-    scores = [log_probability(x, at=len(before) - 1 + n) for n, x in enumerate(written)]
-    likely = run_method(model, inputs, scores, "the logits alone", _logits_alone, {})
-    inputs |= {DECODER if two else "input_ids": text[:, : len(before)]}
-    _check_first(model, inputs, targets[0], found[0].logit)
-    relevance = torch.stack([each.relevance[0] for each in found])
-    first = len(source) + len(start)
-    parts = (source, start + written) if two else (source + written,)
-    return Generation(
+    other, shared = parted(tokenizer, written, other)
+    before, written = (start or source) + written[:shared], written[shared:]
+    at, first = len(before) - 1, len(source) * two + len(before)
+
+    def inputs(answer: Sequence[int]) -> dict[str, Tensor]:
+        text = torch.tensor([before + list(answer[:-1])])
+        return read | {DECODER: text} if two else {"input_ids": text}
+
+    def explained(answer: Sequence[int], targets: Sequence[Target]) -> list[Attribution]:
+        warn_beyond(model, at + len(answer))
+        return run(inputs(answer), targets=targets)
+
+    if other:
+        found = contrast_answers(explained, written, other, at=at, column=first)
+        relevance = torch.stack([each.relevance[0] for each in found])
+    else:
+        found = explained(written, [SCALES[scale](x, at=at + n) for n, x in enumerate(written)])
         # Later tokens have no relevance but rounding of the copies without them.
-        relevance=torch.nn.functional.pad(relevance.tril(first - 1), (0, 1)).cpu(),
+        relevance = torch.stack([each.relevance[0] for each in found]).tril(first - 1)
+        relevance = torch.nn.functional.pad(relevance, (0, 1))
+    scores = [log_probability(x, at=at + n) for n, x in enumerate(written)]
+    likely = run_method(model, inputs(written), scores, "the logits alone", _logits_alone, {})
+    _check_first(model, inputs(written[:1]), scores[0], likely[0].logit)
+    chance = torch.stack([each.logit[0] for each in likely])
+    tokens = [*pieces(tokenizer, source if two else []), *pieces(tokenizer, before + written)]
+    if other:  # in one or two rows
+        rest = ["".join(tokens[first + 1 :]) or GOES_ON]
+        tokens = tokens[: first + 1] + rest[: len(found) - 1]
+        chance = torch.stack([chance[0], chance[1:].sum()])[: len(found)]
+    return Generation(
+        relevance=relevance.cpu(),
         logit=torch.stack([each.logit[0] for each in found]).cpu(),
         residual=torch.stack([each.residual[0] for each in found]).cpu(),
-        tokens=tuple(x for ids in parts for x in pieces(tokenizer, ids)),
+        tokens=tuple(tokens),
         source=len(source) if two else 0,
         model=type(model).__name__,
         method=found[0].method,
-        scale=scale,
-        probability=torch.stack([each.logit[0] for each in likely]).exp().cpu(),
+        scale="log-probability difference" if other else scale,
+        probability=chance.exp().cpu(),
+        contrast="".join(pieces(tokenizer, before + other)[len(before) :]) if other else None,
+        segments=prompt.segments and prompt.segments + (REST,) * (first - len(prompt.segments)),
     )
 
 
@@ -134,65 +195,6 @@ def _logits_alone(model: PreTrainedModel, batch: Batch, readout: Readout) -> Ite
         yield Found(nothing, chosen.target, chosen.of(rows), {"size": chosen.size(rows)})
 
 
-def _model_inputs(
-    model: PreTrainedModel, tokenizer: PreTrainedTokenizerBase, prompt: Any
-) -> dict[str, Tensor]:
-    """Returns the model's inputs: ids of a text, or a sound."""
-    if model.main_input_name != SOUND:
-        return {"input_ids": torch.tensor([_ids(tokenizer, prompt, "prompt", special=True)])}
-    if not isinstance(prompt, Tensor) or prompt.ndim != 3 or len(prompt) != 1:
-        raise ValueError(
-            f"prompt is a {type(prompt).__name__}: {type(model).__name__} hears; pass the {SOUND} "
-            "of its feature extractor, (1, band, frame)"
-        )
-    return {SOUND: prompt}
-
-
-def _ids(tokenizer: PreTrainedTokenizerBase, text: Any, name: str, *, special: bool) -> list[int]:
-    """Returns the ids of a text with at least one token, given as a text or as ids."""
-    if special and is_chat(text):
-        text = _of_chat(tokenizer, text)
-    if isinstance(text, str):
-        fault = text_fault(text) if text.strip() else None
-        ids = [] if fault else _read_once(tokenizer, text, special=special)
-    else:
-        fault, ids = None, _list_ids(text)
-    if fault or not ids or not all(type(x) is int for x in ids):
-        what = fault or f"{type(text).__name__} without tokens"
-        raise ValueError(
-            f"{name}={reprlib.repr(text)} ({what}): pass one {name}, as a text or as its ids"
-            + f"; a chat becomes a text by {CHAT}" * is_chat(text)
-        )
-    return ids
-
-
-def _of_chat(tokenizer: PreTrainedTokenizerBase, messages: Any) -> str:
-    """Writes messages as one text, up to the beginning of the model's answer."""
-    messages = [messages] if isinstance(messages, Mapping) else list(messages)
-    answers = messages[-1].get("role") == "assistant"
-    how: dict[str, Any] = {"continue_final_message" if answers else "add_generation_prompt": True}
-    return str(tokenizer.apply_chat_template(messages, tokenize=False, **how))
-
-
-def _read_once(tokenizer: PreTrainedTokenizerBase, text: str, *, special: bool) -> list[int]:
-    if special:
-        return ids_once(tokenizer, text)
-    return list(tokenized(tokenizer, text, add_special_tokens=False)["input_ids"])
-
-
-def _list_ids(ids: Any) -> list[Any]:
-    """Returns the ids in a batch of one text without padding, in an array or in a list; else []."""
-    if isinstance(ids, Mapping):
-        padded = 0 in torch.as_tensor(ids.get("attention_mask", 1))
-        ids = () if padded else ids.get("input_ids", ())
-    if isinstance(ids, Tensor) and (ids.is_meta or ids.layout != torch.strided or not ids.ndim):
-        return []
-    if isinstance(ids, str | bytes | PathLike) or not isinstance(ids, Iterable):
-        return []
-    ids = ids.tolist() if hasattr(ids, "tolist") else list(ids)
-    return _list_ids(ids[0]) if len(ids) == 1 and isinstance(ids[0], list | Tensor) else ids
-
-
 @torch.no_grad()
 def _write(
     model: PreTrainedModel,
@@ -219,6 +221,7 @@ def _write(
     how: dict[str, Any] = {"do_sample": False, "num_beams": 1, "max_new_tokens": count}
     if config is not None:
         how = {"generation_config": config, "max_new_tokens": count, "tokenizer": tokenizer}
+        how["num_return_sequences"] = 1  # the others would fill the best one with padding
     found = by.generate(model, **read, **how)
     written: list[int] = getattr(found, "sequences", found)[0].tolist()
     return written

@@ -69,7 +69,7 @@ def explain(
     fed = _model_inputs(pipe, text)
     tokenizer: Any = pipe.tokenizer  # all of these have one
     if target is None and pipe.task == WRITES:
-        prompt = fed["input_ids"][0].tolist()
+        prompt: list[int] = fed["input_ids"][0].tolist()
         answer = _written_ids(pipe, text)[len(prompt) :]
         return explain_generation(
             pipe.model, tokenizer, prompt, answer=answer, method=method, **options
