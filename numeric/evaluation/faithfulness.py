@@ -19,10 +19,11 @@ from numeric.evaluation.soft import SOFT, soft
 from numeric.evaluation.trial import Measured, Trial
 from numeric.methods import memory_budget
 from numeric.methods.loo import leave_one_out
+from numeric.models.batches import Batch
 from numeric.models.checks import own_failures
 from numeric.models.inputs import prepare
 from numeric.spelling import did_you_mean
-from numeric.targets import Label, Target
+from numeric.targets import OWN, Label, Target, terms
 from numeric.targets.naming import resolve_names
 from numeric.targets.readout import Readout
 
@@ -65,6 +66,8 @@ def evaluate(
         order.  Plain soft measures reward or punish a map for how many words it keeps, whichever
         these are; this difference does not.
 
+    Tokens that a ``span`` explains are never removed: with ``span(-n, each=log_probability)`` all
+    measures say how the prompt bears on the probability of the n tokens that follow it.
     Logits for all but the soft measures.  NaN where a measure is undefined: r, LDS and the soft
     measures of a constant map, and soft measures also where words do not raise the probability.
     Raises ValueError for maps that do not fit, or are not finite, and for unknown measures.
@@ -84,13 +87,21 @@ def evaluate(
             logit = readout.targets[0].of(rows)
         known = resolve_names(model, readout.head, target, tokenizer, [])
         trial = Trial(
-            model, batch, maps, known, readout, logit, top, subsets, samples, seed, memory
-        )
+            model, batch, maps, known, readout, logit, _explained_tokens(batch, target, readout),
+            top, subsets, samples, seed, memory,
+        )  # fmt: skip
         found: dict[str, dict[str, np.ndarray]] = {name: {} for name in maps}
         for measure in dict.fromkeys(MEASURES[name] for name in wanted):
             for name, values in measure(trial).items():
                 found[name] |= {key: x for key, x in values.items() if key in wanted}
     return {name: {key: values[key] for key in wanted} for name, values in found.items()}
+
+
+def _explained_tokens(batch: Batch, target: Label | Target, readout: Readout) -> Tensor:
+    """Marks the text's own tokens that a span explains: (batch, token)."""
+    own = [n for n, term in enumerate(terms(target)) if term.label is OWN]
+    columns = readout.targets[0].row[:, own] + 1
+    return torch.zeros_like(batch.attention_mask, dtype=torch.bool).scatter(1, columns, value=True)
 
 
 def _agreement(trial: Trial) -> Measured:
@@ -106,7 +117,12 @@ def _agreement(trial: Trial) -> Measured:
 def _curves(trial: Trial) -> Measured:
     relevances = [torch.as_tensor(x, device=trial.batch.device) for x in trial.maps.values()]
     curves = perturbation_curves(
-        trial.model, trial.batch, relevances, trial.target, memory=trial.memory
+        trial.model,
+        trial.batch,
+        relevances,
+        trial.target,
+        fixed=trial.fixed,
+        memory=trial.memory,
     )
     means = [[curve.mean.numpy(force=True).astype(np.float64) for curve in pair] for pair in curves]
     return {

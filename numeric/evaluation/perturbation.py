@@ -64,6 +64,7 @@ def perturbation_curves(
     target: Label | Target,
     *,
     orders: Sequence[str] = tuple(ORDERS),
+    fixed: Tensor | None = None,
     chunk: int = 1,
     batch_size: int = 128,
     memory: int | str = AUTO,
@@ -73,7 +74,8 @@ def perturbation_curves(
     relevances: maps of (example, token)   target: (example,)   -> by map, by order
     A chunk is ``chunk`` neighbouring tokens and has the sum of their relevance (Appendix B.1.2:
     16 for IMDB).  All tokens take part, [CLS] and [SEP] too; the curve ends when one chunk is
-    left, because attention over no token at all is not defined.  Ties keep the order of the text.
+    left, because attention over no token at all is not defined.  Tokens where ``fixed``, (example,
+    token), is True stay and take no part.  Ties keep the order of the text.
     Equal copies in several curves run once; copies of all texts, maps, orders and steps run
     together, as ``batch_size`` and ``memory`` (``masking``) allow.
     Raises ValueError for no map, no or an unknown order, and a map that does not fit.
@@ -88,7 +90,8 @@ def perturbation_curves(
             raise ValueError(f"order={order!r}: pass one of {', '.join(ORDERS)}")
     if not isinstance(chunk, int) or chunk < 1:
         raise ValueError(f"chunk={chunk!r}: pass a whole number of tokens, at least 1")
-    present = batch.attention_mask == 1
+    fixed = torch.zeros_like(batch.attention_mask == 1) if fixed is None else fixed
+    present = (batch.attention_mask == 1) & ~fixed
     chunk = min(chunk, present.shape[1])  # a longer chunk only adds zeros
     occupied = _cut_chunks(present, chunk).any(dim=2)
     count = occupied.sum(dim=1, keepdim=True)
@@ -104,7 +107,7 @@ def perturbation_curves(
         grouped = _cut_chunks(relevance * present, chunk).sum(dim=2)
         step_of = _removal_step(grouped, occupied, falling=ORDERS[order])
         step_of = step_of.repeat_interleave(chunk, dim=1)[:, : present.shape[1]]  # by token
-        keeps.append(present[example] & (step_of[example] > step[:, None]))
+        keeps.append(fixed[example] | (present[example] & (step_of[example] > step[:, None])))
     first, copy = _find_distinct(example.repeat(len(keeps)), torch.cat(keeps))
     with outside():  # copies run without the rules of an enclosing block
         (values,) = masked_logits(

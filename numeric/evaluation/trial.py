@@ -19,6 +19,7 @@ class Trial:
 
     maps: name -> (batch, token), 0 at padding   present: (batch, token)
     target: as of ``attribute``   readout: where it is read   logit: (batch,) its value
+    fixed: (batch, token) True at tokens that a span explains, which no copy loses
     """
 
     model: PreTrainedModel
@@ -27,6 +28,7 @@ class Trial:
     target: Label | Target
     readout: Readout
     logit: Tensor
+    fixed: Tensor
     top: int
     subsets: int
     samples: int
@@ -35,14 +37,15 @@ class Trial:
 
     @property
     def present(self) -> np.ndarray:
-        return (self.batch.attention_mask == 1).numpy(force=True)
+        """True at the tokens that may be removed."""
+        return ((self.batch.attention_mask == 1) & ~self.fixed).numpy(force=True)
 
     def logits(self, keep: np.ndarray) -> np.ndarray:
         """Returns logits of copies that see ``keep`` (batch, copy, token) alone: (batch, copy)."""
         size, copies, _ = keep.shape
         device = self.batch.device
         example = torch.arange(size, device=device).repeat_interleave(copies)
-        flat = torch.as_tensor(keep, device=device).flatten(0, 1)
+        flat = torch.as_tensor(keep, device=device).flatten(0, 1) | self.fixed[example]
         found = masked_logits(
             self.model, self.batch, example, flat, self.readout, batch_size=128, memory=self.memory
         )
