@@ -11,7 +11,7 @@ from rich.text import Text
 from benchmarks.commands.console import check_names, console, loading, mendable
 from benchmarks.commands.output import LINES, answer, first_lines, noting, present, write_each
 
-UNITS = ("token", "word", "sentence")
+UNITS = ("token", "word", "sentence", "segment")
 CAUSES = 4  # of a written token, in a summary
 
 
@@ -23,6 +23,20 @@ def check(by: str, apart: dict[str, object]) -> None:
         raise ValueError(
             f"{', '.join(given)}: not with --generate, which explains every token that is written"
         )
+
+
+def parse_segments(
+    parts: list[str], contrast: str | None, by: str, count: int | None
+) -> dict[str, str] | None:
+    """Returns the parts NAME=PART by name; ValueError for other ones, and without --generate."""
+    if count is None and (parts or contrast is not None):
+        raise ValueError("--contrast and --segment are of texts that are written: add --generate N")
+    found = {name: place for name, _, place in (part.partition("=") for part in parts)}
+    if len(found) < len(parts) or not all({*found, *found.values()}):
+        raise ValueError(f"--segment {', '.join(parts)}: pass NAME=PART, each with its own name")
+    if by == "segment" and not found:
+        raise ValueError("--by segment: name parts of the text with --segment NAME=PART")
+    return found or None
 
 
 def explain(name, texts, count, *, by, method, html, png, device, called, **options) -> None:
@@ -54,7 +68,8 @@ def explain(name, texts, count, *, by, method, html, png, device, called, **opti
 
 def _facts(found) -> dict:
     numbers = {key: getattr(found, key).tolist() for key in ("relevance", "logit", "residual")}
-    places = {"first": found.first, "source": found.source, "scale": found.scale}
+    places = {key: getattr(found, key) for key in ("first", "source", "scale", "contrast")}
+    places["segments"] = found.segments
     return {"tokens": found.tokens, "written": "".join(found.written)} | places | numbers
 
 
