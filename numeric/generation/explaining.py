@@ -28,23 +28,17 @@ from numeric.targets import Target, log_probability, logit
 from numeric.targets.readout import Found, Readout
 
 SCALES = {"logit": logit, "log-probability": log_probability}
-Message = Mapping[str, Any]
-"""A message of a chat, with its role and content."""
+One = str | Sequence[int] | Sequence[Mapping[str, Any]] | Mapping[str, Any] | Tensor
+Several = list[str] | list[list[Mapping[str, Any]]] | list[list[int]]
 
 
 @overload
 def explain_generation(
-    model: PreTrainedModel,
-    tokenizer: PreTrainedTokenizerBase,
-    prompt: list[str] | list[list[Message]] | list[list[int]],
-    **options: Any,
+    model: PreTrainedModel, tokenizer: PreTrainedTokenizerBase, prompt: Several, **options: Any
 ) -> list[Generation]: ...
 @overload
 def explain_generation(
-    model: PreTrainedModel,
-    tokenizer: PreTrainedTokenizerBase,
-    prompt: str | Sequence[int] | Sequence[Message] | Mapping[str, Any] | Tensor,
-    **options: Any,
+    model: PreTrainedModel, tokenizer: PreTrainedTokenizerBase, prompt: One, **options: Any
 ) -> Generation: ...
 def explain_generation(
     model: PreTrainedModel,

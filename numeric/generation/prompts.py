@@ -62,7 +62,7 @@ def _rows(prompt: Any) -> list[Any] | None:
             raise ValueError(f"attention_mask has {len(masks)} rows, and input_ids {len(rows)}")
         keys = ("input_ids", "attention_mask")
         return [dict(zip(keys, both, strict=True)) for both in zip(rows, masks, strict=True)]
-    if getattr(prompt, "ndim", 0) == 2 and len(prompt) > 1:
+    if hasattr(prompt, "tolist") and prompt.ndim == 2 and len(prompt) > 1:
         return list(prompt)
     first = prompt[0] if isinstance(prompt, list) and prompt else None
     texts = isinstance(first, str) or (isinstance(first, list) and is_chat(first))
@@ -91,34 +91,26 @@ def _read(
             f"prompt is a {type(prompt).__name__}: {type(model).__name__} hears; pass the {SOUND} "
             "of its feature extractor, (1, band, frame)"
         )
-    ids = [] if hears else _ids(tokenizer, prompt, "prompt", special=True, padded_behind=two)
+    if isinstance(prompt, Mapping) and prompt.get("attention_mask") is not None:
+        prompt = _unpadded(prompt, behind=two)
+    ids = [] if hears else _ids(tokenizer, prompt, "prompt", special=True)
     inputs = {SOUND: prompt} if hears else {"input_ids": torch.tensor([ids])}
     check_ids(model, inputs)
     return Prompt(
         inputs,
         segments_of(tokenizer, prompt, ids, segments) if segments else (),
         None if answer is None else _ids(tokenizer, answer, "answer", special=two),
-        None if contrast is None else _ids(tokenizer, contrast, "contrast", special=False),
+        None if contrast is None else _ids(tokenizer, contrast, "contrast", special=two),
     )
 
 
-def _ids(
-    tokenizer: PreTrainedTokenizerBase,
-    text: Any,
-    name: str,
-    *,
-    special: bool,
-    padded_behind: bool = False,
-) -> list[int]:
+def _ids(tokenizer: PreTrainedTokenizerBase, text: Any, name: str, *, special: bool) -> list[int]:
     """Returns the ids of a text with at least one token, given as a text or as ids."""
     if isinstance(text, str):
         fault = text_fault(text) if text.strip() else None
-        read = ids_once if special else _ids_alone
-        ids = [] if fault else read(tokenizer, text)
+        ids = [] if fault else _read_once(tokenizer, text, special=special)
     else:
         fault, ids = None, _list_ids(text)
-        if isinstance(text, Mapping) and ids and "attention_mask" in text:
-            ids = _unpadded(ids, _list_ids(text["attention_mask"]), name, behind=padded_behind)
     if fault or not ids or not all(type(x) is int for x in ids):
         what = fault or f"{type(text).__name__} without tokens"
         raise ValueError(
@@ -135,14 +127,17 @@ def _of_chat(tokenizer: PreTrainedTokenizerBase, messages: Any) -> str:
     return str(tokenizer.apply_chat_template(messages, tokenize=False, **how))
 
 
-def _ids_alone(tokenizer: PreTrainedTokenizerBase, text: str) -> list[int]:
+def _read_once(tokenizer: PreTrainedTokenizerBase, text: str, *, special: bool) -> list[int]:
+    if special:
+        return ids_once(tokenizer, text)
     return list(tokenized(tokenizer, text, add_special_tokens=False)["input_ids"])
 
 
 def _list_ids(ids: Any) -> list[Any]:
-    """Returns the ids in a batch of one text, in an array or in a list; else []."""
+    """Returns the ids in a batch of one text without padding, in an array or in a list; else []."""
     if isinstance(ids, Mapping):
-        ids = ids.get("input_ids", ())
+        padded = 0 in torch.as_tensor(ids.get("attention_mask", 1))
+        ids = () if padded else ids.get("input_ids", ())
     if isinstance(ids, Tensor) and (ids.is_meta or ids.layout != torch.strided or not ids.ndim):
         return []
     if isinstance(ids, str | bytes | PathLike) or not isinstance(ids, Iterable):
@@ -151,17 +146,16 @@ def _list_ids(ids: Any) -> list[Any]:
     return _list_ids(ids[0]) if len(ids) == 1 and isinstance(ids[0], list | Tensor) else ids
 
 
-def _unpadded(ids: list[Any], mask: list[Any], name: str, *, behind: bool) -> list[Any]:
-    """Returns ids without padding before them, and ``behind`` them if an encoder reads them."""
-    tokens = [n for n, x in enumerate(mask) if x == 1]
-    if len(mask) != len(ids) or {*mask} - {0, 1}:
-        raise ValueError(f"{name}: attention_mask must be 0 or 1 at each of {len(ids)} input_ids")
-    if not tokens:
-        return []
+def _unpadded(prompt: Mapping[str, Any], *, behind: bool) -> list[Any]:
+    """Returns ids without padding before them, and ``behind`` them where an encoder reads them."""
+    ids, mask = (_list_ids(prompt.get(key)) for key in ("input_ids", "attention_mask"))
+    tokens = [n for n, x in enumerate(mask) if x == 1] or [len(ids)]
     end = tokens[-1] + 1 if behind else len(ids)
-    if hidden := sorted({*range(tokens[0], end)} - {*tokens}):
+    hidden = sorted({*range(tokens[0], end)} - {*tokens})
+    if hidden or len(mask) != len(ids):
         raise ValueError(
-            f"{name}: attention_mask is 0 at columns {hidden}, behind its first token, as padding "
-            'on the right does; pad on the left (tokenizer.padding_side = "left"), or pass texts'
+            f"attention_mask is 0 at columns {hidden} of {len(ids)}, behind the first token, as "
+            'padding on the right is: pad on the left (tokenizer.padding_side = "left"), or pass '
+            "the texts"
         )
     return ids[tokens[0] : end]

@@ -91,6 +91,15 @@ def test_one_token_each_is_one_row_and_the_end_token_ends_both(tokenizer):
     assert longer.probability[1] == 1
 
 
+def test_texts_of_an_encoder_s_decoder_share_the_tokens_that_begin_them(tokenizer):
+    model, ids = model_of("bart"), [tokenizer(x)["input_ids"] for x in ("fed a", "fed he")]
+    found = explain_generation(model, tokenizer, PROMPT, answer="fed a", contrast="fed he")
+    want = explain_generation(model, tokenizer, PROMPT, answer=ids[0], contrast=ids[1])
+    assert found.tokens == want.tokens
+    assert found.first > found.source + 1
+    close(found.relevance, want.relevance)
+
+
 def test_what_is_explained_is_named_saved_and_shown(tokenizer, tmp_path):
     model = model_of("llama")
     found = explain_generation(model, tokenizer, PROMPT, answer="fed a", contrast="he had")

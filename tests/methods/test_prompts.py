@@ -82,10 +82,10 @@ def test_an_encoder_leaves_out_padding_on_both_sides(tokenizer):
 HOLE = {"input_ids": [5, 6, 7], "attention_mask": [1, 0, 1]}
 BAD_BATCHES = {
     "padding on the right": (lambda of: rows(of, TEXTS, "right"), {},
-        r"prompt\[0\]: prompt: attention_mask is 0 at columns \[.*\], behind its first token, as "
-        r"(?s:.*)tokenizer.padding_side = \"left\".*\nprompt\[2\]: prompt: attention_mask is 0 at"),
-    "a hole": (lambda _: HOLE, {}, r"attention_mask is 0 at columns \[1\], behind"),
-    "a mask of 2": (lambda _: HOLE | {"attention_mask": [2, 1, 1]}, {}, "must be 0 or 1 at each"),
+        r"prompt\[0\]: attention_mask is 0 at columns \[.*\] of \d, behind the first token, as "
+        r"(?s:.*)tokenizer.padding_side = \"left\".*\nprompt\[2\]: attention_mask is 0 at"),
+    "a hole": (lambda _: HOLE, {}, r"attention_mask is 0 at columns \[1\] of 3, behind"),
+    "a shorter mask": (lambda _: HOLE | {"attention_mask": [1]}, {}, r"columns \[1, 2\] of 3"),
     "fewer masks": (lambda of: {**of(TEXTS), "attention_mask": [[1]]}, {}, "mask has 1 rows, and"),
     "no text": (lambda _: ["a", "", 3], {},
         r"prompt\[1\]: prompt=''(?s:.*)\nprompt\[2\]: prompt=3"),

@@ -36,7 +36,7 @@ COMMANDS = {
     "explain model film --contrast x": "--contrast and --segment are of texts ...add --generate N",
     "explain model film --generate 3 --segment x --segment =y": "--segment x, =y: pass NAME=PART",
     "explain model film --generate 3 --segment a=film --segment a=x": "each with its own name",
-    "explain model film --generate 3 --by wrd": "pass token, word, sentence; did you mean 'word'?",
+    "explain model film --generate 3 --by wrd": "sentence, segment; did you mean 'word'?",
     "explain model film --generate 3": "no weights for cls.predictions.bias...or a language model",
     "explain model film --target 3": "target [3] out of range...0 to 2",
     "explain model film --target positive": "target='positive': no class...name: 0 (LABEL_0)",
