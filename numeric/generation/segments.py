@@ -37,8 +37,11 @@ def segments_of(
     Raises one ValueError that lists all places that are not in the text or are there twice, that
     overlap or have no token.
     """
+    if not isinstance(places, Mapping) or not all(isinstance(name, str) for name in places):
+        raise ValueError(f"segments={reprlib.repr(places)}: pass a dict of parts by name")
     spans = {name: span for name, x in places.items() if (span := _span(text, x))}
-    faults = [f"{name!r}: {x!r} is no one part" for name, x in places.items() if name not in spans]
+    wrong = {name: x for name, x in places.items() if name not in spans}
+    faults = [f"{name!r}: {x!r} is not a single part of the prompt" for name, x in wrong.items()]
     faults += [f"{REST!r} stands for all other tokens"] * (REST in places)
     for (one, (a, b)), (other, (c, d)) in combinations(spans.items(), 2):
         if (start := max(a, c)) < (end := min(b, d)):

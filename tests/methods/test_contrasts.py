@@ -51,8 +51,8 @@ def test_rows_are_a_difference_of_logits_and_one_of_log_probabilities(name, meth
     rest = attribute(model, own, method, rest)
     less = attribute(model, its, method, log_probability(OTHER[1], at=at + 3))
     close(found.relevance[1, :first], rest.relevance[0, :first] - less.relevance[0, :first])
-    behind = rest.relevance[0, first:].sum() - less.relevance[0, first:].sum()
-    close(found.relevance[1, first:].sum(), behind)
+    differs = rest.relevance[0, first] - less.relevance[0, first]
+    close(found.relevance[1, first:], torch.stack([differs, rest.relevance[0, first + 1 :].sum()]))
     close(found.residual, torch.cat([differ.residual, rest.residual - less.residual]))
     close(found.relevance.sum(1) + found.residual, found.logit)
     chances = [log_likelihood(model, *x, at=at) for x in ((written, own), (other, its))]

@@ -108,6 +108,8 @@ def test_the_text_of_the_best_beam_is_explained(tokenizer):
     best, *_ = model.generate(ids, generation_config=beams, tokenizer=tokenizer)
     greedy = model.generate(ids, do_sample=False, max_new_tokens=6)[0]
     assert best.tolist() != greedy.tolist()
+    ended = GenerationConfig(**beams.to_dict() | {"eos_token_id": 38})
+    assert len(explain_generation(model, tokenizer, PROMPT, generation_config=ended).written) == 1
     found = explain_generation(model, tokenizer, PROMPT, generation_config=beams)
     want = explain_generation(model, tokenizer, PROMPT, answer=best[ids.shape[1] :].tolist())
     assert found.tokens == want.tokens
@@ -120,12 +122,12 @@ def test_the_text_of_the_best_beam_is_explained(tokenizer):
 @pytest.mark.parametrize("name", ["llama", TWO[0]])
 def test_segments_and_the_rest_add_up_to_the_whole(name, tokenizer, tmp_path):
     model, text = model_of(name), "a bad cab he fed a dad"
-    segments = {"second": "he fed", "first": (0, 5)}
+    segments = {"second": "he fed", "first": (0, 3)}  # ends inside a word
     found = explain_generation(model, tokenizer, text, answer=ANSWER, segments=segments)
     told = dict.fromkeys(found.segments, "")
     for name_of, token in zip(found.segments, found.tokens, strict=False):
         told[name_of] += token
-    assert {key: told[key].strip() for key in segments} == {"second": "he fed", "first": "a bad"}
+    assert {key: told[key].strip() for key in segments} == {"second": "he fed", "first": "a b"}
     parts = found.by("segment")
     assert set(parts.segments) == {"second", "first", "rest"}
     assert parts.tokens == (*parts.segments, *found.written)
@@ -147,23 +149,25 @@ def test_the_messages_of_a_chat_are_its_segments(chatting):
         {"role": "system", "content": " a bad cab "},
         {"role": "user", "content": "he fed"},
         {"role": "assistant", "content": "a dad"},
-        {"role": "user", "content": "a cab"},
+        {"role": "user", "content": "he fed"},
     ]
     model = model_of("llama")
     found = explain_generation(model, chatting, chat, answer=ANSWER)
     names = ("rest", "system", "user 1", "assistant", "user 2")
     assert tuple(dict.fromkeys(found.segments)) == names
-    own = explain_generation(model, chatting, chat, answer=ANSWER, segments={"food": "fed"})
+    own = explain_generation(model, chatting, chat, answer=ANSWER, segments={"food": "a dad"})
     assert set(own.segments) == {"rest", "food"}
 
 
 BAD_SEGMENTS = {
-    "'x': 'zoo' is no one part; 'y': 'a' is no one part; 'z': (9, 99) is no one part; 'w': '' is":
+    "'x': 'zoo' is not a single part; 'y': 'a' is not; 'z': (9, 99) is not; 'w': '' is not a":
         {"x": "zoo", "y": "a", "z": (9, 99), "w": ""},
     "'x' and 'y' overlap at characters 2 to 4; 'x' and 'z' overlap at characters 5 to 7":
         {"x": (0, 9), "y": (2, 4), "z": (5, 7)},
-    "'x': 7 is no one part; 'rest' stands for all other tokens": {"rest": "bad", "x": 7},
+    "'x': 7 is not a single part; 'rest' stands for all other tokens": {"rest": "bad", "x": 7},
     "'x' has no token": {"x": (1, 2)},
+    "segments=['bad']: pass a dict of parts by name": ["bad"],
+    "segments={3: 'bad'}: pass a dict": {3: "bad"},
 }  # fmt: skip
 
 
