@@ -71,14 +71,14 @@ def _last_characters(
     tokenizer: PreTrainedTokenizerBase, text: str, ids: Sequence[int]
 ) -> list[int]:
     """Returns the place of every token's last character, -1 for tokens that are added."""
-    if not tokenizer.is_fast:
-        raise ValueError(
-            f"segments: {type(tokenizer).__name__} does not say where its tokens are; pass a fast "
-            "tokenizer"
-        )
-    options = {"add_special_tokens": False, "return_offsets_mapping": True}
+    options = {"add_special_tokens": False, "return_offsets_mapping": tokenizer.is_fast}
     read = tokenized(tokenizer, text, **options)
     own, found = read["input_ids"], [-1] * len(ids)
-    first = next(n for n in range(len(ids)) if [*ids[n : n + len(own)]] == own)
+    first = next((n for n in range(len(ids)) if [*ids[n : n + len(own)]] == own), None)
+    if first is None or not tokenizer.is_fast:
+        raise ValueError(
+            f"segments: {type(tokenizer).__name__} does not say where its tokens are; pass a fast "
+            "tokenizer, or leave segments out"
+        )
     found[first : first + len(own)] = [max(a, b - 1) for a, b in read["offset_mapping"]]
     return found

@@ -89,6 +89,7 @@ BAD_BATCHES = {
     "fewer masks": (lambda of: {**of(TEXTS), "attention_mask": [[1]]}, {}, "mask has 1 rows, and"),
     "no text": (lambda _: ["a", "", 3], {},
         r"prompt\[1\]: prompt=''(?s:.*)\nprompt\[2\]: prompt=3"),
+    "segments of ids": (lambda _: [5, 6], {"segments": {"a": "b"}}, "parts of a text or"),
     "one answer for all": (lambda _: TEXTS, {"answer": ANSWER, "contrast": ["a"]},
         "answer is 'fed a beef': pass a list with one for each of 3 prompts\ncontrast is"),
 }  # fmt: skip
@@ -177,3 +178,13 @@ def test_segments_that_are_no_parts_are_refused_with_all_their_faults(says, toke
         explain_generation(
             model_of("llama"), tokenizer, PROMPT, answer=ANSWER, segments=BAD_SEGMENTS[says]
         )
+
+
+def test_a_slow_tokenizer_has_no_segments(chatting, monkeypatch):
+    monkeypatch.setattr(type(chatting), "is_fast", False)
+    given = model_of("llama"), chatting
+    with pytest.raises(
+        ValueError, match="does not say where its tokens are; pass a fast tokenizer"
+    ):
+        explain_generation(*given, PROMPT, answer=ANSWER, segments={"a": "bad"})
+    assert explain_generation(*given, chats([PROMPT])[0], answer=ANSWER).segments == ()
