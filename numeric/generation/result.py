@@ -265,10 +265,11 @@ def _facts(found: Generation) -> dict[str, Any]:
 
 def png(found: Generation) -> bytes:
     """Draws the heat map as PNG, one row per written token; negative relevance has a dot."""
-    title = f"{found.method}: why each token was written"
+    each = f"{found.method}: why each token was written"
+    said = each if found.contrast is None else title(found)
     split = found.source or found.first
     return pictures.maps(
-        [heat_map(found)], title=title, legend=PICTURE, made=made(found), split=split
+        [heat_map(found)], title=said, legend=PICTURE, made=made(found), split=split
     )
 
 
