@@ -2,10 +2,10 @@
 
 from typing import TYPE_CHECKING
 
-from axioms.verdict import Verdict
+from lrp_axioms.axioms.verdict import Verdict
 
 if TYPE_CHECKING:  # graphs are to be had without SymPy
-    from axioms.own_rules.rules import Rule
+    from lrp_axioms.axioms.own_rules.rules import Rule
 
 __all__ = ["Verdict", "judge"]
 
@@ -15,6 +15,6 @@ def judge(rule: "Rule") -> list[Verdict]:
 
     Raises RuleError, a ValueError that names file and line, for a rule that cannot be judged.
     """
-    from axioms.own_rules.verdicts import judge as decided
+    from lrp_axioms.axioms.own_rules.verdicts import judge as decided
 
     return decided(rule)

@@ -10,14 +10,14 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import TypeAlias
 
-from axioms import kinds
-from axioms.composites import BIAS, STABILISER, Composite, assigned
-from axioms.graph import INPUT, PARAMETER, Node, topological
-from axioms.rewrites.places import BILINEAR, Applies, is_kind, operands, over
-from axioms.rewrites.rewrites import REWRITES
-from axioms.rules.ledger import absorbing
-from axioms.scoreboard import scoreboard
-from axioms.scoreboard.rule_sets import RuleSet
+from lrp_axioms.axioms import kinds
+from lrp_axioms.axioms.composites import BIAS, STABILISER, Composite, assigned
+from lrp_axioms.axioms.graph import INPUT, PARAMETER, Node, topological
+from lrp_axioms.axioms.rewrites.places import BILINEAR, Applies, is_kind, operands, over
+from lrp_axioms.axioms.rewrites.rewrites import REWRITES
+from lrp_axioms.axioms.rules.ledger import absorbing
+from lrp_axioms.axioms.scoreboard import scoreboard
+from lrp_axioms.axioms.scoreboard.rule_sets import RuleSet
 
 PROVED, REFUTED, BOUNDED, OPEN = scoreboard.PROVED, scoreboard.REFUTED, "bounded", scoreboard.OPEN
 PRODUCTS = (kinds.LINEAR, *BILINEAR)

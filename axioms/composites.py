@@ -7,8 +7,8 @@ paper are left out, so that its composite refuses a model that has them.
 from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 
-from axioms import graph, kinds
-from axioms.kinds import RULES
+from lrp_axioms.axioms import graph, kinds
+from lrp_axioms.axioms.kinds import RULES
 
 # Causes of absorbed relevance in a ledger, symbolic or numeric.
 BIAS = "bias"  # of a linear layer, LayerNorm's beta, a fixed term of a sum

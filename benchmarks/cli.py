@@ -11,10 +11,10 @@ from typing import Annotated
 
 import typer
 
-from benchmarks.commands.attribute import attribute
-from benchmarks.commands.audit import audit
-from benchmarks.commands.check import check
-from benchmarks.commands.console import (
+from lrp_axioms.benchmarks.commands.attribute import attribute
+from lrp_axioms.benchmarks.commands.audit import audit
+from lrp_axioms.benchmarks.commands.check import check
+from lrp_axioms.benchmarks.commands.console import (
     Formatter,
     Terminal,
     console,
@@ -24,15 +24,15 @@ from benchmarks.commands.console import (
     tell,
     whole_program,
 )
-from benchmarks.commands.evaluate import evaluate
-from benchmarks.commands.explain import explain
-from benchmarks.commands.lists import methods, vocabulary
-from benchmarks.commands.output import EXIT_CODES, Once, with_shared_options
-from benchmarks.commands.plan import plan
-from benchmarks.commands.prove import prove
-from benchmarks.commands.reproduce import report, reproduce
-from benchmarks.commands.search import search
-from numeric.spelling import printable
+from lrp_axioms.benchmarks.commands.evaluate import evaluate
+from lrp_axioms.benchmarks.commands.explain import explain
+from lrp_axioms.benchmarks.commands.lists import methods, vocabulary
+from lrp_axioms.benchmarks.commands.output import EXIT_CODES, Once, with_shared_options
+from lrp_axioms.benchmarks.commands.plan import plan
+from lrp_axioms.benchmarks.commands.prove import prove
+from lrp_axioms.benchmarks.commands.reproduce import report, reproduce
+from lrp_axioms.benchmarks.commands.search import search
+from lrp_axioms.numeric.spelling import printable
 
 FORMAT = warnings.formatwarning
 app = typer.Typer(

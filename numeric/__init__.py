@@ -4,37 +4,37 @@ from importlib import import_module
 
 TYPE_CHECKING = False  # for type checkers, which take it for true; to load typing takes time
 if TYPE_CHECKING:
-    from numeric.attribution import (
+    from lrp_axioms.numeric.attribution import (
         attribute,
         attribute_each,
         explain,
         propagation,
     )
-    from numeric.auditing.audit import Audit, audit
-    from numeric.auditing.testing import assert_conserves
-    from numeric.compiling import compiled
-    from numeric.evaluation.faithfulness import evaluate
-    from numeric.generation.explaining import explain_generation
-    from numeric.generation.result import Generation
-    from numeric.layer_mixes import sweep
-    from numeric.planning import plan
-    from numeric.results.result import Attribution
+    from lrp_axioms.numeric.auditing.audit import Audit, audit
+    from lrp_axioms.numeric.auditing.testing import assert_conserves
+    from lrp_axioms.numeric.compiling import compiled
+    from lrp_axioms.numeric.evaluation.faithfulness import evaluate
+    from lrp_axioms.numeric.generation.explaining import explain_generation
+    from lrp_axioms.numeric.generation.result import Generation
+    from lrp_axioms.numeric.layer_mixes import sweep
+    from lrp_axioms.numeric.planning import plan
+    from lrp_axioms.numeric.results.result import Attribution
 
 _HOME = {
-    "Attribution": "numeric.results.result",
-    "attribute": "numeric.attribution",
-    "attribute_each": "numeric.attribution",
-    "Audit": "numeric.auditing.audit",
-    "audit": "numeric.auditing.audit",
-    "assert_conserves": "numeric.auditing.testing",
-    "compiled": "numeric.compiling",
-    "evaluate": "numeric.evaluation.faithfulness",
-    "explain": "numeric.attribution",
-    "explain_generation": "numeric.generation.explaining",
-    "Generation": "numeric.generation.result",
-    "plan": "numeric.planning",
-    "propagation": "numeric.attribution",
-    "sweep": "numeric.layer_mixes",
+    "Attribution": "lrp_axioms.numeric.results.result",
+    "attribute": "lrp_axioms.numeric.attribution",
+    "attribute_each": "lrp_axioms.numeric.attribution",
+    "Audit": "lrp_axioms.numeric.auditing.audit",
+    "audit": "lrp_axioms.numeric.auditing.audit",
+    "assert_conserves": "lrp_axioms.numeric.auditing.testing",
+    "compiled": "lrp_axioms.numeric.compiling",
+    "evaluate": "lrp_axioms.numeric.evaluation.faithfulness",
+    "explain": "lrp_axioms.numeric.attribution",
+    "explain_generation": "lrp_axioms.numeric.generation.explaining",
+    "Generation": "lrp_axioms.numeric.generation.result",
+    "plan": "lrp_axioms.numeric.planning",
+    "propagation": "lrp_axioms.numeric.attribution",
+    "sweep": "lrp_axioms.numeric.layer_mixes",
 }
 __all__ = [
     "Attribution",

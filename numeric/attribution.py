@@ -8,20 +8,26 @@ import torch
 from torch import Tensor, nn
 from transformers import PreTrainedModel, PreTrainedTokenizerBase
 
-from axioms.composites import Composite
-from numeric.engine import packed, scope
-from numeric.engine.blocks import outside
-from numeric.engine.engine import Propagation
-from numeric.methods import amplification
-from numeric.methods.named_tensors import of_tensors
-from numeric.methods.options import composite_of, resolve
-from numeric.models.batches import Batch
-from numeric.models.checks import Modules, check_code, check_no_wrapper, own_failures
-from numeric.models.inputs import prepare
-from numeric.models.texts import check_order, check_special, checked_texts, tokenized, warn_beyond
-from numeric.results.result import Attribution
-from numeric.targets import Label, Target
-from numeric.targets.readout import Found, Readout
+from lrp_axioms.axioms.composites import Composite
+from lrp_axioms.numeric.engine import packed, scope
+from lrp_axioms.numeric.engine.blocks import outside
+from lrp_axioms.numeric.engine.engine import Propagation
+from lrp_axioms.numeric.methods import amplification
+from lrp_axioms.numeric.methods.named_tensors import of_tensors
+from lrp_axioms.numeric.methods.options import composite_of, resolve
+from lrp_axioms.numeric.models.batches import Batch
+from lrp_axioms.numeric.models.checks import Modules, check_code, check_no_wrapper, own_failures
+from lrp_axioms.numeric.models.inputs import prepare
+from lrp_axioms.numeric.models.texts import (
+    check_order,
+    check_special,
+    checked_texts,
+    tokenized,
+    warn_beyond,
+)
+from lrp_axioms.numeric.results.result import Attribution
+from lrp_axioms.numeric.targets import Label, Target
+from lrp_axioms.numeric.targets.readout import Found, Readout
 
 
 def attribute(

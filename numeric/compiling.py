@@ -18,22 +18,22 @@ from torch.fx import GraphModule
 from torch.fx.experimental.proxy_tensor import make_fx
 from transformers import PreTrainedModel
 
-from axioms.composites import Composite
-from numeric.attribution import run_method
-from numeric.engine.rules import wide
-from numeric.engine.scope import check_stabiliser
-from numeric.methods.lrp import check_share, lrp
-from numeric.methods.options import composite_of
-from numeric.models import heads
-from numeric.models.batches import Batch
-from numeric.models.checks import check_model
-from numeric.models.facts import ModelFacts, facts_of
-from numeric.models.heads import CLASSES, NEXT
-from numeric.models.patches import is_altered
-from numeric.results.result import Attribution
-from numeric.targets import Label, Target
-from numeric.targets.chosen import PREDICTED, Rows
-from numeric.targets.readout import Found, Readout, Run
+from lrp_axioms.axioms.composites import Composite
+from lrp_axioms.numeric.attribution import run_method
+from lrp_axioms.numeric.engine.rules import wide
+from lrp_axioms.numeric.engine.scope import check_stabiliser
+from lrp_axioms.numeric.methods.lrp import check_share, lrp
+from lrp_axioms.numeric.methods.options import composite_of
+from lrp_axioms.numeric.models import heads
+from lrp_axioms.numeric.models.batches import Batch
+from lrp_axioms.numeric.models.checks import check_model
+from lrp_axioms.numeric.models.facts import ModelFacts, facts_of
+from lrp_axioms.numeric.models.heads import CLASSES, NEXT
+from lrp_axioms.numeric.models.patches import is_altered
+from lrp_axioms.numeric.results.result import Attribution
+from lrp_axioms.numeric.targets import Label, Target
+from lrp_axioms.numeric.targets.chosen import PREDICTED, Rows
+from lrp_axioms.numeric.targets.readout import Found, Readout, Run
 
 Graph = Callable[..., tuple[Tensor, Tensor]]
 """Takes the tensors of a batch and the target; returns relevance and logits."""

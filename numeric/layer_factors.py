@@ -5,11 +5,11 @@ from dataclasses import replace
 
 from torch import nn
 
-from axioms import kinds
-from axioms.composites import Composite, Operation
-from numeric.engine import at_output, attention
-from numeric.models import families
-from numeric.models.places import check_overrides
+from lrp_axioms.axioms import kinds
+from lrp_axioms.axioms.composites import Composite, Operation
+from lrp_axioms.numeric.engine import at_output, attention
+from lrp_axioms.numeric.models import families
+from lrp_axioms.numeric.models.places import check_overrides
 
 Factors = tuple[tuple[float, ...], ...]
 """One layer's factors: one for each part of each projection."""

@@ -21,22 +21,22 @@ import torch
 from torch import Tensor, nn
 from transformers import PreTrainedModel, PreTrainedTokenizerBase
 
-from axioms.composites import Composite
-from numeric.engine import packed, scope
-from numeric.engine.blocks import outside
-from numeric.engine.engine import Propagation
-from numeric.layer_factors import Factors, groups, projections, without_attention_step
-from numeric.methods import amplification
-from numeric.methods.lrp import check_share
-from numeric.methods.options import composite_of
-from numeric.models import families, patches
-from numeric.models.batches import Batch
-from numeric.models.checks import own_failures
-from numeric.models.inputs import prepare
-from numeric.models.places import LAYER
-from numeric.targets import Label, Target
-from numeric.targets.chosen import Rows
-from numeric.targets.readout import Readout
+from lrp_axioms.axioms.composites import Composite
+from lrp_axioms.numeric.engine import packed, scope
+from lrp_axioms.numeric.engine.blocks import outside
+from lrp_axioms.numeric.engine.engine import Propagation
+from lrp_axioms.numeric.layer_factors import Factors, groups, projections, without_attention_step
+from lrp_axioms.numeric.methods import amplification
+from lrp_axioms.numeric.methods.lrp import check_share
+from lrp_axioms.numeric.methods.options import composite_of
+from lrp_axioms.numeric.models import families, patches
+from lrp_axioms.numeric.models.batches import Batch
+from lrp_axioms.numeric.models.checks import own_failures
+from lrp_axioms.numeric.models.inputs import prepare
+from lrp_axioms.numeric.models.places import LAYER
+from lrp_axioms.numeric.targets import Label, Target
+from lrp_axioms.numeric.targets.chosen import Rows
+from lrp_axioms.numeric.targets.readout import Readout
 
 
 @dataclass(frozen=True, eq=False)  # tensors have no one truth value

@@ -10,22 +10,22 @@ import torch
 from torch import Tensor, nn
 from torch.utils._pytree import tree_leaves
 
-from axioms import kinds
-from axioms.composites import Composite, Operation, UnassignedOperation
-from numeric.engine import packed
-from numeric.engine.at_output import RULES
-from numeric.engine.blocks import outside
-from numeric.engine.calls import Call, Called
-from numeric.engine.engine import Propagation
-from numeric.engine.marks import Args, Function, Key, Kwargs, is_curved, mark
-from numeric.engine.operations import ATTENTION, FUNCTION, ROLES
-from numeric.engine.protocol import Step
-from numeric.methods.named_tensors import Run, open_run
-from numeric.methods.options import composite_of
-from numeric.models.batches import Batch
-from numeric.models.checks import own_failures
-from numeric.models.inputs import prepare
-from numeric.models.places import LAYER, Places
+from lrp_axioms.axioms import kinds
+from lrp_axioms.axioms.composites import Composite, Operation, UnassignedOperation
+from lrp_axioms.numeric.engine import packed
+from lrp_axioms.numeric.engine.at_output import RULES
+from lrp_axioms.numeric.engine.blocks import outside
+from lrp_axioms.numeric.engine.calls import Call, Called
+from lrp_axioms.numeric.engine.engine import Propagation
+from lrp_axioms.numeric.engine.marks import Args, Function, Key, Kwargs, is_curved, mark
+from lrp_axioms.numeric.engine.operations import ATTENTION, FUNCTION, ROLES
+from lrp_axioms.numeric.engine.protocol import Step
+from lrp_axioms.numeric.methods.named_tensors import Run, open_run
+from lrp_axioms.numeric.methods.options import composite_of
+from lrp_axioms.numeric.models.batches import Batch
+from lrp_axioms.numeric.models.checks import own_failures
+from lrp_axioms.numeric.models.inputs import prepare
+from lrp_axioms.numeric.models.places import LAYER, Places
 
 MOST = 20  # lines of a summary
 UNKNOWN = "unknown"  # kind of a function that is in no table

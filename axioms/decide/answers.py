@@ -8,7 +8,7 @@ from typing import Any, ClassVar, TypeAlias
 
 import sympy as sp
 
-from axioms.decide.equality import (
+from lrp_axioms.axioms.decide.equality import (
     DIFFERENT,
     EQUAL,
     OPEN,
@@ -19,9 +19,9 @@ from axioms.decide.equality import (
     at_every_eps,
     at_zero_eps,
 )
-from axioms.decide.limits import in_cells
-from axioms.decide.reals import EPS
-from axioms.verdict import IN_LIMIT, PROVED, REFUTED, UNDECIDED
+from lrp_axioms.axioms.decide.limits import in_cells
+from lrp_axioms.axioms.decide.reals import EPS
+from lrp_axioms.axioms.verdict import IN_LIMIT, PROVED, REFUTED, UNDECIDED
 
 QUARTER = sp.Rational(1, 4)  # stabiliser in the search for small witnesses
 FEW = 8  # small points to try if the solver knows of no difference

@@ -2,7 +2,7 @@
 
 ``axioms.decide.identity`` adds each decision to the open record, if there is one::
 
-    from axioms.decide.records import recording
+    from lrp_axioms.axioms.decide.records import recording
 
     with recording() as record:
         identical(lhs, rhs)

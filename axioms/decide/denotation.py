@@ -11,9 +11,9 @@ from math import prod
 import sympy as sp
 from sympy.core.function import AppliedUndef
 
-from axioms.decide.identity import Number, Sides, identical
-from axioms.graph import Node
-from axioms.rules.propagate import LeafValues, evaluate
+from lrp_axioms.axioms.decide.identity import Number, Sides, identical
+from lrp_axioms.axioms.graph import Node
+from lrp_axioms.axioms.rules.propagate import LeafValues, evaluate
 
 KEPT = 10_000  # cached expressions: every rule asks for their names again and again
 

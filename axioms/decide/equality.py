@@ -15,10 +15,10 @@ from typing import Any, TypeAlias
 import sympy as sp
 import z3
 
-from axioms.decide.identity import identical, is_large, is_rational_function
-from axioms.decide.reals import EPS, Divisor, Fact, Reals, point, solver
-from axioms.decide.signs import UNDEFINED as NO_NUMBER
-from axioms.decide.signs import Sign, by_sizes
+from lrp_axioms.axioms.decide.identity import identical, is_large, is_rational_function
+from lrp_axioms.axioms.decide.reals import EPS, Divisor, Fact, Reals, point, solver
+from lrp_axioms.axioms.decide.signs import UNDEFINED as NO_NUMBER
+from lrp_axioms.axioms.decide.signs import Sign, by_sizes
 
 Pairs: TypeAlias = Sequence[tuple[sp.Expr, sp.Expr]]
 Values: TypeAlias = dict[sp.Symbol, sp.Expr]

@@ -19,9 +19,9 @@ from sympy import QQ, sring
 from sympy.core.evalf import PrecisionExhausted
 from sympy.polys.rings import PolyElement
 
-from axioms.decide.decisions import DIFFER_AT, IDENTICAL
-from axioms.decide.polynomials import is_zero
-from axioms.decide.records import Unknown, decided, free_signs, sign_case
+from lrp_axioms.axioms.decide.decisions import DIFFER_AT, IDENTICAL
+from lrp_axioms.axioms.decide.polynomials import is_zero
+from lrp_axioms.axioms.decide.records import Unknown, decided, free_signs, sign_case
 
 Number: TypeAlias = sp.Expr | int  # exact, or symbols for it
 Sides: TypeAlias = sp.Matrix | Number  # one side of an equality

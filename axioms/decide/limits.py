@@ -10,12 +10,21 @@ from typing import TypeAlias
 import sympy as sp
 import z3
 
-from axioms.decide import equality
-from axioms.decide.equality import DIFFERENT, EQUAL, OPEN, UNDEFINED, Found, Part, Undecided, solved
-from axioms.decide.identity import is_large, is_rational_function, lowest_terms
-from axioms.decide.reals import EPS, Reals, point, solver
-from axioms.decide.signs import UNDEFINED as NO_NUMBER
-from axioms.decide.signs import Sign, by_sizes
+from lrp_axioms.axioms.decide import equality
+from lrp_axioms.axioms.decide.equality import (
+    DIFFERENT,
+    EQUAL,
+    OPEN,
+    UNDEFINED,
+    Found,
+    Part,
+    Undecided,
+    solved,
+)
+from lrp_axioms.axioms.decide.identity import is_large, is_rational_function, lowest_terms
+from lrp_axioms.axioms.decide.reals import EPS, Reals, point, solver
+from lrp_axioms.axioms.decide.signs import UNDEFINED as NO_NUMBER
+from lrp_axioms.axioms.decide.signs import Sign, by_sizes
 
 CELLS = 64
 Conditions: TypeAlias = tuple[sp.Basic, ...]  # relations that hold in a cell

@@ -18,7 +18,7 @@ from typing import Any, TypeAlias
 import sympy as sp
 import z3
 
-from axioms.decide.signs import UNDEFINED, Sign
+from lrp_axioms.axioms.decide.signs import UNDEFINED, Sign
 
 EPS = sp.Symbol("epsilon", positive=True)  # the stabiliser
 Term: TypeAlias = Any  # a real number of z3, which has no types

@@ -14,7 +14,7 @@ from typing import Any, ParamSpec, TypeAlias, TypeVar
 
 import sympy as sp
 
-from axioms.decide.decisions import DIFFER_AT, IDENTICAL, Decision
+from lrp_axioms.axioms.decide.decisions import DIFFER_AT, IDENTICAL, Decision
 
 Arguments = ParamSpec("Arguments")
 Found = TypeVar("Found")

@@ -5,10 +5,10 @@ from functools import reduce
 import sympy as sp
 from sympy.printing.str import StrPrinter
 
-from axioms.decide.denotation import same_value
-from axioms.decide.identity import Number, sign_of_number
-from axioms.rules.rule import sign_of
-from axioms.scoreboard.witness import NEAR_0
+from lrp_axioms.axioms.decide.denotation import same_value
+from lrp_axioms.axioms.decide.identity import Number, sign_of_number
+from lrp_axioms.axioms.rules.rule import sign_of
+from lrp_axioms.axioms.scoreboard.witness import NEAR_0
 
 UNDEFINED = (sp.zoo, sp.nan, sp.oo)
 CASES = (sp.Max, sp.Min, sp.Abs, sp.Piecewise)

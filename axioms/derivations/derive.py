@@ -23,7 +23,7 @@ from dataclasses import dataclass, field
 import sympy as sp
 from sympy import Eq, Matrix
 
-from axioms.decide.identity import Number, generic, lowest_terms
+from lrp_axioms.axioms.decide.identity import Number, generic, lowest_terms
 
 OUTPUT, SUM = "the output", "the sum of the contributions"
 EPS = sp.Symbol("epsilon", positive=True)

@@ -9,10 +9,10 @@ from dataclasses import replace
 import sympy as sp
 from sympy import Matrix
 
-from axioms import kinds
-from axioms.decide.identity import generic
-from axioms.derivations.derive import OUTPUT, SUM, Derivation, Operation, derive
-from axioms.derivations.roots import ROOTS
+from lrp_axioms.axioms import kinds
+from lrp_axioms.axioms.decide.identity import generic
+from lrp_axioms.axioms.derivations.derive import OUTPUT, SUM, Derivation, Operation, derive
+from lrp_axioms.axioms.derivations.roots import ROOTS
 
 
 def linear(inputs: int = 2, outputs: int = 1, *, rule: str = kinds.EPSILON) -> Operation:

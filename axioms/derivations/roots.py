@@ -17,8 +17,8 @@ from collections.abc import Callable, Iterable
 import sympy as sp
 from sympy import Eq, Matrix
 
-from axioms.decide.identity import Number, generic, lowest_terms
-from axioms.derivations.derive import EPS, OUTPUT, Derivation, Operation, Step
+from lrp_axioms.axioms.decide.identity import Number, generic, lowest_terms
+from lrp_axioms.axioms.derivations.derive import EPS, OUTPUT, Derivation, Operation, Step
 
 GAMMA, ALPHA, BETA = sp.symbols("gamma alpha beta", positive=True)
 

@@ -16,13 +16,13 @@ from unittest import mock
 import pytest
 import sympy as sp
 
-from axioms import check
-from axioms.decide.decisions import DIFFER_AT, Decision
-from axioms.evidence import evidence
-from axioms.evidence.prove import NOT_ESTABLISHED, Verdict, prove, test_of
-from axioms.evidence.references import References, traced
-from axioms.evidence.writer import Data, Symbols, Uncertified, Writer
-from axioms.writing import write_atomically
+from lrp_axioms.axioms import check
+from lrp_axioms.axioms.decide.decisions import DIFFER_AT, Decision
+from lrp_axioms.axioms.evidence import evidence
+from lrp_axioms.axioms.evidence.prove import NOT_ESTABLISHED, Verdict, prove, test_of
+from lrp_axioms.axioms.evidence.references import References, traced
+from lrp_axioms.axioms.evidence.writer import Data, Symbols, Uncertified, Writer
+from lrp_axioms.axioms.writing import write_atomically
 
 AS_WRITTEN = "both sides of all that it decides are one formula as written"
 MOST = 10**7  # steps of the checker for one decision: about a second

@@ -18,10 +18,10 @@ from pathlib import Path
 
 import pytest
 
-from axioms import schema
-from axioms.decide.decisions import IDENTICAL, Decision
-from axioms.decide.records import recording
-from axioms.evidence.statements import THEOREMS
+from lrp_axioms.axioms import schema
+from lrp_axioms.axioms.decide.decisions import IDENTICAL, Decision
+from lrp_axioms.axioms.decide.records import recording
+from lrp_axioms.axioms.evidence.statements import THEOREMS
 
 KEPT = Path(__file__).with_name("counts.json")
 Counts = dict[str, dict[str, int]]  # run -> name -> number

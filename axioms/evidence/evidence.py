@@ -9,12 +9,12 @@ from typing import TypeAlias
 
 import pytest
 
-from axioms.decide.decisions import DIFFER_AT, IDENTICAL, Decision
-from axioms.decide.identity import apart, value_at
-from axioms.decide.records import Depends, Record, disturbing, recording
-from axioms.evidence import scope as scopes
-from axioms.evidence.counts import hold
-from axioms.evidence.statements import THEOREMS, Claim
+from lrp_axioms.axioms.decide.decisions import DIFFER_AT, IDENTICAL, Decision
+from lrp_axioms.axioms.decide.identity import apart, value_at
+from lrp_axioms.axioms.decide.records import Depends, Record, disturbing, recording
+from lrp_axioms.axioms.evidence import scope as scopes
+from lrp_axioms.axioms.evidence.counts import hold
+from lrp_axioms.axioms.evidence.statements import THEOREMS, Claim
 
 Properties: TypeAlias = list[tuple[str, object]]  # recorded by a run of a test
 
@@ -86,7 +86,7 @@ def refutation(record: Record, words: str) -> Properties:
     if not record.differences:
         raise ValueError(
             "no witness was decided: a refutation passes both sides, in symbols, and the point to "
-            "axioms.decide.identity.differ_at"
+            "lrp_axioms.axioms.decide.identity.differ_at"
         )
     _needs_to_run(record)
     points = _evaluate(record)

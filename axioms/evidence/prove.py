@@ -12,9 +12,9 @@ from unittest import mock
 
 import pytest
 
-from axioms.decide.decisions import Decision
-from axioms.evidence import evidence
-from axioms.evidence.statements import ROOT, THEOREMS
+from lrp_axioms.axioms.decide.decisions import Decision
+from lrp_axioms.axioms.evidence import evidence
+from lrp_axioms.axioms.evidence.statements import ROOT, THEOREMS
 
 NOT_ESTABLISHED = "not established"
 MARKER = "theorem(number, statement, verdict): a statement, 'proved' or 'refuted' by its test"

@@ -15,13 +15,13 @@ import pytest
 import sympy as sp
 from sympy import Matrix
 
-from axioms import check, kinds
-from axioms.composites import assigned
-from axioms.decide import identity as decide
-from axioms.decide.decisions import Decision
-from axioms.decide.records import Instead, recording, replacing
-from axioms.graph import INPUT, PARAMETER, TRANSPOSE, Node, topological
-from axioms.rules import propagate
+from lrp_axioms.axioms import check, kinds
+from lrp_axioms.axioms.composites import assigned
+from lrp_axioms.axioms.decide import identity as decide
+from lrp_axioms.axioms.decide.decisions import Decision
+from lrp_axioms.axioms.decide.records import Instead, recording, replacing
+from lrp_axioms.axioms.graph import INPUT, PARAMETER, TRANSPOSE, Node, topological
+from lrp_axioms.axioms.rules import propagate
 
 More: TypeAlias = dict[str, Any]  # matrices by name, and "eps" and "scale"
 Step: TypeAlias = tuple[str, str, list[int], More]  # operation, rule, operands, more

@@ -3,7 +3,7 @@
 import re
 from functools import cache
 
-from axioms.evidence.statements import ROOT
+from lrp_axioms.axioms.evidence.statements import ROOT
 
 FOLDER = ROOT / "axioms" / "rocq"
 COMMENT = re.compile(r"^\(\* Theorem .*?\*\)$", re.DOTALL | re.MULTILINE)

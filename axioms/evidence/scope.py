@@ -9,7 +9,7 @@ import re
 from collections import defaultdict
 from collections.abc import Iterable, Sequence
 
-from axioms.decide.decisions import Decision
+from lrp_axioms.axioms.decide.decisions import Decision
 
 RELATIONS = {
     "positive": "> 0",

@@ -11,10 +11,10 @@ from typing import Any, TypeAlias
 import sympy as sp
 from sympy.core.function import AppliedUndef
 
-from axioms import check, kinds
-from axioms.decide.decisions import Decision, assumption
-from axioms.decide.denotation import as_rational, canonical, named
-from axioms.evidence.references import References, Step
+from lrp_axioms.axioms import check, kinds
+from lrp_axioms.axioms.decide.decisions import Decision, assumption
+from lrp_axioms.axioms.decide.denotation import as_rational, canonical, named
+from lrp_axioms.axioms.evidence.references import References, Step
 
 Data: TypeAlias = Any  # of JSON
 

@@ -4,15 +4,15 @@ from dataclasses import replace
 
 import sympy as sp
 
-from axioms import kinds
-from axioms.decide.answers import Answer, answer, in_limit, tried_further
-from axioms.decide.equality import EQUAL, at_every_eps
-from axioms.decide.signs import UNDEFINED, shown
-from axioms.own_rules.properties import CONSERVES, Claim, claims
-from axioms.own_rules.rules import Rule
-from axioms.own_rules.settings import Setting
-from axioms.own_rules.uniform import SEEN, uniform
-from axioms.verdict import IN_LIMIT, PROVED
+from lrp_axioms.axioms import kinds
+from lrp_axioms.axioms.decide.answers import Answer, answer, in_limit, tried_further
+from lrp_axioms.axioms.decide.equality import EQUAL, at_every_eps
+from lrp_axioms.axioms.decide.signs import UNDEFINED, shown
+from lrp_axioms.axioms.own_rules.properties import CONSERVES, Claim, claims
+from lrp_axioms.axioms.own_rules.rules import Rule
+from lrp_axioms.axioms.own_rules.settings import Setting
+from lrp_axioms.axioms.own_rules.uniform import SEEN, uniform
+from lrp_axioms.axioms.verdict import IN_LIMIT, PROVED
 
 MORE = range(4, 11)  # further numbers of inputs to try a rule that is not uniform
 ANY = f"any number of inputs, if the formula goes on as for 1 to {SEEN[-1]}"

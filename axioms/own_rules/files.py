@@ -4,9 +4,9 @@ import importlib.util
 from importlib.machinery import ModuleSpec
 from pathlib import Path
 
-from axioms import kinds
-from axioms.own_rules.operations import OPERATIONS
-from axioms.own_rules.rules import Rule, RuleError, raised
+from lrp_axioms.axioms import kinds
+from lrp_axioms.axioms.own_rules.operations import OPERATIONS
+from lrp_axioms.axioms.own_rules.rules import Rule, RuleError, raised
 
 
 def load(path: str | Path) -> list[Rule]:

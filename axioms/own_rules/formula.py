@@ -21,10 +21,18 @@ import sympy as sp
 from sympy.assumptions.assume import Predicate
 from sympy.core.relational import Relational
 
-from axioms.decide.equality import Values
-from axioms.decide.signs import UNDEFINED
-from axioms.own_rules.operations import OPERATIONS
-from axioms.own_rules.rules import Nested, Rule, RuleError, flat, for_symbols, replaced, symbols
+from lrp_axioms.axioms.decide.equality import Values
+from lrp_axioms.axioms.decide.signs import UNDEFINED
+from lrp_axioms.axioms.own_rules.operations import OPERATIONS
+from lrp_axioms.axioms.own_rules.rules import (
+    Nested,
+    Rule,
+    RuleError,
+    flat,
+    for_symbols,
+    replaced,
+    symbols,
+)
 
 TRIED = 10  # points of each kind
 AXIOMS = Path(__file__).parents[1]

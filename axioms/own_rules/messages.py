@@ -11,17 +11,17 @@ from typing import Any, TypeAlias
 import sympy as sp
 from sympy import Matrix
 
-from axioms import kinds
-from axioms.composites import ATTNLRP
-from axioms.decide.reals import EPS
-from axioms.decide.signs import UNDEFINED, Sign
-from axioms.graph import Node
-from axioms.own_rules.rules import Rule
-from axioms.rewrites.points import LeafMatrices
-from axioms.rules.propagate import FORWARD, Explanation, evaluate, explain
-from axioms.rules.rule import Options
-from axioms.scoreboard.rule_sets import RuleSet
-from axioms.scoreboard.witness import NEAR_0, limit
+from lrp_axioms.axioms import kinds
+from lrp_axioms.axioms.composites import ATTNLRP
+from lrp_axioms.axioms.decide.reals import EPS
+from lrp_axioms.axioms.decide.signs import UNDEFINED, Sign
+from lrp_axioms.axioms.graph import Node
+from lrp_axioms.axioms.own_rules.rules import Rule
+from lrp_axioms.axioms.rewrites.points import LeafMatrices
+from lrp_axioms.axioms.rules.propagate import FORWARD, Explanation, evaluate, explain
+from lrp_axioms.axioms.rules.rule import Options
+from lrp_axioms.axioms.scoreboard.rule_sets import RuleSet
+from lrp_axioms.axioms.scoreboard.witness import NEAR_0, limit
 
 AtOutput: TypeAlias = Callable[..., Any]  # a user's rule without its argument epsilon
 Rows: TypeAlias = list[list[Any]]  # the rows of a matrix

@@ -15,11 +15,11 @@ from collections.abc import Callable
 from dataclasses import asdict
 from pathlib import Path
 
-from axioms.own_rules.files import load
-from axioms.own_rules.formula import check_one_formula
-from axioms.own_rules.rules import Rule, RuleError
-from axioms.own_rules.verdicts import decisions
-from axioms.verdict import UNDECIDED, Verdict
+from lrp_axioms.axioms.own_rules.files import load
+from lrp_axioms.axioms.own_rules.formula import check_one_formula
+from lrp_axioms.axioms.own_rules.rules import Rule, RuleError
+from lrp_axioms.axioms.own_rules.verdicts import decisions
+from lrp_axioms.axioms.verdict import UNDECIDED, Verdict
 
 Send = Callable[..., None]
 

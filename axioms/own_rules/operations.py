@@ -6,7 +6,7 @@ from operator import add, mul
 
 import sympy as sp
 
-from axioms import kinds
+from lrp_axioms.axioms import kinds
 
 COUNTS = (1, 2, 3)  # numbers of inputs in decisions of claims about lists
 

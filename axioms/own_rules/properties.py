@@ -11,8 +11,8 @@ from typing import Any, TypeAlias
 
 import sympy as sp
 
-from axioms import kinds
-from axioms.own_rules.rules import Nested, flat
+from lrp_axioms.axioms import kinds
+from lrp_axioms.axioms.own_rules.rules import Nested, flat
 
 Given: TypeAlias = Mapping[str, Nested]  # the arguments of a rule, S and c, by name
 Change: TypeAlias = Callable[[Given], dict[sp.Symbol, sp.Expr]]

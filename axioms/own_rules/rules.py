@@ -1,6 +1,6 @@
 """Marks a function of a few lines as a propagation rule of one's own.
 
-    from axioms.own_rules import rule, sign
+    from lrp_axioms.axioms.own_rules import rule, sign
 
     @rule("product")
     def halves(x, y, z, R, eps):
@@ -23,11 +23,11 @@ from typing import TypeAlias
 import sympy as sp
 from sympy.logic.boolalg import BooleanAtom, BooleanFunction
 
-from axioms import kinds
-from axioms.decide.reals import EPS
-from axioms.decide.signs import CASES, Sign, resolved
-from axioms.own_rules.operations import MATRIX_PRODUCTS, OPERATIONS, Operation
-from axioms.scoreboard.witness import NEAR_0
+from lrp_axioms.axioms import kinds
+from lrp_axioms.axioms.decide.reals import EPS
+from lrp_axioms.axioms.decide.signs import CASES, Sign, resolved
+from lrp_axioms.axioms.own_rules.operations import MATRIX_PRODUCTS, OPERATIONS, Operation
+from lrp_axioms.axioms.scoreboard.witness import NEAR_0
 
 Nested: TypeAlias = "sp.Expr | list[Nested]"  # a number, or a list with an entry per input
 Shape: TypeAlias = int | tuple[int | None, ...] | None
@@ -127,7 +127,7 @@ def symbols(kind: str, count: int | None) -> list[Nested]:
 def next_step(error: BaseException, otherwise: str) -> str:
     """How to mend an error in a user's code."""
     if isinstance(error, NameError):
-        homes = {"axioms.own_rules": ("rule", "sign"), "sympy": sp.__all__}
+        homes = {"lrp_axioms.axioms.own_rules": ("rule", "sign"), "sympy": sp.__all__}
         for home, names in homes.items():
             if error.name in names:
                 return f"write `from {home} import {error.name}` at the top of the file"

@@ -8,15 +8,15 @@ from typing import ClassVar
 
 import sympy as sp
 
-from axioms import kinds
-from axioms.decide.answers import Tested
-from axioms.decide.equality import Pairs, Values
-from axioms.decide.reals import EPS
-from axioms.decide.signs import UNDEFINED
-from axioms.own_rules.properties import FACTOR, OTHER, Claim
-from axioms.own_rules.rules import Nested, Rule, changed, flat, for_symbols, replaced
-from axioms.rewrites import points
-from axioms.scoreboard.witness import NEAR_0, differ, limit, written
+from lrp_axioms.axioms import kinds
+from lrp_axioms.axioms.decide.answers import Tested
+from lrp_axioms.axioms.decide.equality import Pairs, Values
+from lrp_axioms.axioms.decide.reals import EPS
+from lrp_axioms.axioms.decide.signs import UNDEFINED
+from lrp_axioms.axioms.own_rules.properties import FACTOR, OTHER, Claim
+from lrp_axioms.axioms.own_rules.rules import Nested, Rule, changed, flat, for_symbols, replaced
+from lrp_axioms.axioms.rewrites import points
+from lrp_axioms.axioms.scoreboard.witness import NEAR_0, differ, limit, written
 
 TRIED = 60  # small points, before a search for a witness gives up
 RELATIONS = (sp.Lt, sp.Eq, sp.Gt)

@@ -17,11 +17,11 @@ from functools import cache, cached_property
 
 import sympy as sp
 
-from axioms.decide.equality import Pairs, Part, Values
-from axioms.decide.signs import by_sizes, shown
-from axioms.own_rules.operations import ZERO
-from axioms.own_rules.properties import OTHER, Claim
-from axioms.own_rules.rules import Nested, Rule, flat, for_symbols
+from lrp_axioms.axioms.decide.equality import Pairs, Part, Values
+from lrp_axioms.axioms.decide.signs import by_sizes, shown
+from lrp_axioms.axioms.own_rules.operations import ZERO
+from lrp_axioms.axioms.own_rules.properties import OTHER, Claim
+from lrp_axioms.axioms.own_rules.rules import Nested, Rule, flat, for_symbols
 
 SEEN = range(1, 11)  # numbers of inputs
 READ = 7  # inputs when the formula is read: a prime that is in few formulas by chance

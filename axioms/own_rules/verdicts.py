@@ -11,28 +11,34 @@ from itertools import chain, islice, product
 
 import sympy as sp
 
-from axioms import kinds
-from axioms.decide.answers import QUARTER, Answer, Tested, answer, tried_further
-from axioms.decide.denotation import denoted
-from axioms.decide.equality import Pairs, Values
-from axioms.decide.identity import generic
-from axioms.decide.reals import EPS
-from axioms.decide.signs import shown
-from axioms.graph import Node, topological
-from axioms.own_rules import claims
-from axioms.own_rules.formula import check_one_formula
-from axioms.own_rules.messages import rule_set, symbolic
-from axioms.own_rules.properties import CONSERVES
-from axioms.own_rules.properties import claims as claims_of
-from axioms.own_rules.rules import Rule
-from axioms.own_rules.uniform import read
-from axioms.rewrites.channels import is_fixed
-from axioms.rewrites.points import LeafMatrices, many_inputs, moved, symbols
-from axioms.rewrites.rewrite import Template
-from axioms.rewrites.rewrites import REWRITES
-from axioms.rules.propagate import evaluate
-from axioms.scoreboard.witness import disagreement, explained, rewritten, searched_points, written
-from axioms.verdict import IN_LIMIT, PROVED, REFUTED, SAME_IF, Verdict
+from lrp_axioms.axioms import kinds
+from lrp_axioms.axioms.decide.answers import QUARTER, Answer, Tested, answer, tried_further
+from lrp_axioms.axioms.decide.denotation import denoted
+from lrp_axioms.axioms.decide.equality import Pairs, Values
+from lrp_axioms.axioms.decide.identity import generic
+from lrp_axioms.axioms.decide.reals import EPS
+from lrp_axioms.axioms.decide.signs import shown
+from lrp_axioms.axioms.graph import Node, topological
+from lrp_axioms.axioms.own_rules import claims
+from lrp_axioms.axioms.own_rules.formula import check_one_formula
+from lrp_axioms.axioms.own_rules.messages import rule_set, symbolic
+from lrp_axioms.axioms.own_rules.properties import CONSERVES
+from lrp_axioms.axioms.own_rules.properties import claims as claims_of
+from lrp_axioms.axioms.own_rules.rules import Rule
+from lrp_axioms.axioms.own_rules.uniform import read
+from lrp_axioms.axioms.rewrites.channels import is_fixed
+from lrp_axioms.axioms.rewrites.points import LeafMatrices, many_inputs, moved, symbols
+from lrp_axioms.axioms.rewrites.rewrite import Template
+from lrp_axioms.axioms.rewrites.rewrites import REWRITES
+from lrp_axioms.axioms.rules.propagate import evaluate
+from lrp_axioms.axioms.scoreboard.witness import (
+    disagreement,
+    explained,
+    rewritten,
+    searched_points,
+    written,
+)
+from lrp_axioms.axioms.verdict import IN_LIMIT, PROVED, REFUTED, SAME_IF, Verdict
 
 TRIED = 30  # small points in shapes of a template
 FIRST = 3  # points to try a rule with gaps at

@@ -10,8 +10,8 @@ from dataclasses import dataclass, field
 
 import sympy as sp
 
-from axioms.pages.display import WIDTH, width
-from axioms.pages.notation import Name, Notation
+from lrp_axioms.axioms.pages.display import WIDTH, width
+from lrp_axioms.axioms.pages.notation import Name, Notation
 
 ROOM = WIDTH - 8  # for a term, behind the left side of a formula
 GAIN = 8  # letters that a name has to save at least

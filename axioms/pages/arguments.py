@@ -7,11 +7,11 @@ from dataclasses import dataclass, field, replace
 import sympy as sp
 from sympy.core.function import AppliedUndef
 
-from axioms.decide.decisions import DIFFER_AT, IDENTICAL, assumption
-from axioms.decide.identity import value_at
-from axioms.pages.abbreviations import Abbreviations
-from axioms.pages.notation import Name, Notation, notation
-from axioms.pages.origins import EFFECTS, Origin, Origins, Run
+from lrp_axioms.axioms.decide.decisions import DIFFER_AT, IDENTICAL, assumption
+from lrp_axioms.axioms.decide.identity import value_at
+from lrp_axioms.axioms.pages.abbreviations import Abbreviations
+from lrp_axioms.axioms.pages.notation import Name, Notation, notation
+from lrp_axioms.axioms.pages.origins import EFFECTS, Origin, Origins, Run
 
 SHOWN, LONG, MANY = 4, 200, 24  # lines of a statement, characters of one, formulas of names
 

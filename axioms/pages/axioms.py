@@ -10,13 +10,13 @@ from collections.abc import Iterable, Mapping
 from functools import cache
 from typing import TypeAlias
 
-from axioms import kinds
-from axioms.pages import markdown
-from axioms.pages.scoreboard import PAGE as SCOREBOARD
-from axioms.pages.scoreboard import SHORT
-from axioms.rewrites.rewrites import ATTENTION, REWRITES
-from axioms.scoreboard.axiom_cells import AXIOMS as NO_REWRITES
-from axioms.scoreboard.axiom_cells import (
+from lrp_axioms.axioms import kinds
+from lrp_axioms.axioms.pages import markdown
+from lrp_axioms.axioms.pages.scoreboard import PAGE as SCOREBOARD
+from lrp_axioms.axioms.pages.scoreboard import SHORT
+from lrp_axioms.axioms.rewrites.rewrites import ATTENTION, REWRITES
+from lrp_axioms.axioms.scoreboard.axiom_cells import AXIOMS as NO_REWRITES
+from lrp_axioms.axioms.scoreboard.axiom_cells import (
     CONSERVATION,
     FUNCTIONALS,
     LOCALITY,
@@ -28,14 +28,14 @@ from axioms.scoreboard.axiom_cells import (
     by_rules,
     decide_axiom,
 )
-from axioms.scoreboard.axiom_rules import AXIOM_RULES
-from axioms.scoreboard.axiom_sets import Axioms, largest, smallest_not_had
-from axioms.scoreboard.rule_sets import MASK_RELEVANCE, ON_ATTENTION, RULE_SETS
-from axioms.scoreboard.scoreboard import AT_EXPONENTIALS, LIMIT, PROVED, scoreboard
-from axioms.search import words
-from axioms.search.solve import search
-from axioms.search.templates import AXIOMS as SEARCHED
-from axioms.search.templates import Template
+from lrp_axioms.axioms.scoreboard.axiom_rules import AXIOM_RULES
+from lrp_axioms.axioms.scoreboard.axiom_sets import Axioms, largest, smallest_not_had
+from lrp_axioms.axioms.scoreboard.rule_sets import MASK_RELEVANCE, ON_ATTENTION, RULE_SETS
+from lrp_axioms.axioms.scoreboard.scoreboard import AT_EXPONENTIALS, LIMIT, PROVED, scoreboard
+from lrp_axioms.axioms.search import words
+from lrp_axioms.axioms.search.solve import search
+from lrp_axioms.axioms.search.templates import AXIOMS as SEARCHED
+from lrp_axioms.axioms.search.templates import Template
 
 PAGE = SCOREBOARD.with_name("AXIOMS.md")
 OF_REWRITES = (*REWRITES, *ATTENTION)

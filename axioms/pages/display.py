@@ -5,7 +5,7 @@ from collections.abc import Sequence
 
 import sympy as sp
 
-from axioms.pages.notation import Notation
+from lrp_axioms.axioms.pages.notation import Notation
 
 WIDTH = 58  # of a row, in letters
 SHORT = 14  # of a left side that stands in one row with the right one

@@ -4,14 +4,14 @@ import itertools
 import re
 from collections.abc import Iterable, Iterator, Sequence
 
-from axioms.derivations.derive import Derivation
-from axioms.evidence.prove import Verdict
-from axioms.pages import show
-from axioms.pages.abbreviations import Abbreviations
-from axioms.pages.arguments import Argument, Line
-from axioms.pages.display import array, displayed
-from axioms.pages.formulas import pieces
-from axioms.pages.show import Page
+from lrp_axioms.axioms.derivations.derive import Derivation
+from lrp_axioms.axioms.evidence.prove import Verdict
+from lrp_axioms.axioms.pages import show
+from lrp_axioms.axioms.pages.abbreviations import Abbreviations
+from lrp_axioms.axioms.pages.arguments import Argument, Line
+from lrp_axioms.axioms.pages.display import array, displayed
+from lrp_axioms.axioms.pages.formulas import pieces
+from lrp_axioms.axioms.pages.show import Page
 
 FALSE = r"\emph{The following is false.}"
 FORMS = "R^{(1)}_x", r"R_{x\leftarrow j}"

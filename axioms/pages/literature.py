@@ -8,15 +8,15 @@ from dataclasses import dataclass, replace
 
 import sympy as sp
 
-from axioms import kinds
-from axioms.evidence.statements import ROOT
-from axioms.own_rules.claims import NO_BIAS
-from axioms.own_rules.properties import CONSERVES, claims
-from axioms.own_rules.rules import Rule
-from axioms.own_rules.settings import Setting
-from axioms.own_rules.verdicts import verdict
-from axioms.pages import markdown
-from axioms.verdict import IN_LIMIT, PROVED, REFUTED, UNDECIDED, Verdict
+from lrp_axioms.axioms import kinds
+from lrp_axioms.axioms.evidence.statements import ROOT
+from lrp_axioms.axioms.own_rules.claims import NO_BIAS
+from lrp_axioms.axioms.own_rules.properties import CONSERVES, claims
+from lrp_axioms.axioms.own_rules.rules import Rule
+from lrp_axioms.axioms.own_rules.settings import Setting
+from lrp_axioms.axioms.own_rules.verdicts import verdict
+from lrp_axioms.axioms.pages import markdown
+from lrp_axioms.axioms.verdict import IN_LIMIT, PROVED, REFUTED, UNDECIDED, Verdict
 
 RULES, PAGE = ROOT / "docs" / "literature_rules.py", ROOT / "docs" / "LITERATURE.md"
 CONFIRMED, OTHERWISE = "confirmed", "otherwise"

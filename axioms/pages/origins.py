@@ -14,16 +14,16 @@ import pytest
 import sympy as sp
 from sympy import Matrix
 
-from axioms import kinds
-from axioms.composites import Composite
-from axioms.decide.decisions import Decision
-from axioms.evidence import evidence
-from axioms.evidence.prove import test_of
-from axioms.evidence.references import repeated
-from axioms.graph import TRANSPOSE, Node, topological
-from axioms.pages.notation import ENTRY
-from axioms.rules.propagate import LeafValues
-from axioms.rules.rule import EQUATIONS
+from lrp_axioms.axioms import kinds
+from lrp_axioms.axioms.composites import Composite
+from lrp_axioms.axioms.decide.decisions import Decision
+from lrp_axioms.axioms.evidence import evidence
+from lrp_axioms.axioms.evidence.prove import test_of
+from lrp_axioms.axioms.evidence.references import repeated
+from lrp_axioms.axioms.graph import TRANSPOSE, Node, topological
+from lrp_axioms.axioms.pages.notation import ENTRY
+from lrp_axioms.axioms.rules.propagate import LeafValues
+from lrp_axioms.axioms.rules.rule import EQUATIONS
 
 OPERANDS = ("x", "w", "weight", "bias", "a", "b", "v", "z", "factors", "operands")
 LONG = 120  # characters of the formula of a network

@@ -3,9 +3,9 @@
 ``python -m axioms.pages.scoreboard`` computes them and writes them into docs/SCOREBOARD.md.
 """
 
-from axioms.evidence.statements import ROOT
-from axioms.pages import markdown
-from axioms.scoreboard.scoreboard import (
+from lrp_axioms.axioms.evidence.statements import ROOT
+from lrp_axioms.axioms.pages import markdown
+from lrp_axioms.axioms.scoreboard.scoreboard import (
     NOT_APPLICABLE,
     ON_TEMPLATES,
     OPEN,

@@ -8,14 +8,14 @@ from dataclasses import dataclass, field
 
 import sympy as sp
 
-from axioms.derivations.derive import Derivation
-from axioms.derivations.operations import derivations
-from axioms.evidence import statements
-from axioms.evidence.prove import Verdict, prove
-from axioms.evidence.rocq import kernel
-from axioms.pages.arguments import Argument, Line, argument
-from axioms.pages.notation import ENTRY, Notation, notation
-from axioms.pages.origins import Tracer
+from lrp_axioms.axioms.derivations.derive import Derivation
+from lrp_axioms.axioms.derivations.operations import derivations
+from lrp_axioms.axioms.evidence import statements
+from lrp_axioms.axioms.evidence.prove import Verdict, prove
+from lrp_axioms.axioms.evidence.rocq import kernel
+from lrp_axioms.axioms.pages.arguments import Argument, Line, argument
+from lrp_axioms.axioms.pages.notation import ENTRY, Notation, notation
+from lrp_axioms.axioms.pages.origins import Tracer
 
 WIDTH = 80
 FEW = 3  # entries of a matrix that are all named

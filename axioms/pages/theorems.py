@@ -9,9 +9,9 @@ from collections.abc import Sequence
 from dataclasses import dataclass, field
 from itertools import groupby
 
-from axioms.evidence.prove import NOT_ESTABLISHED, Verdict, prove
-from axioms.evidence.rocq import kernel
-from axioms.evidence.statements import ROOT, table
+from lrp_axioms.axioms.evidence.prove import NOT_ESTABLISHED, Verdict, prove
+from lrp_axioms.axioms.evidence.rocq import kernel
+from lrp_axioms.axioms.evidence.statements import ROOT, table
 
 PAGE = ROOT / "docs" / "THEOREMS.md"
 

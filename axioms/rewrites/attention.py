@@ -6,12 +6,22 @@ from fractions import Fraction
 from functools import partial
 from typing import TypeAlias
 
-from axioms import kinds
-from axioms.graph import TRANSPOSE, Node, attend, constant, leaf, linear, parameter, readout, scores
-from axioms.rewrites.channels import copied_rows, in_rows, scaled, with_outputs
-from axioms.rewrites.places import BILINEAR, is_kind, operands, over
-from axioms.rewrites.products import reassociate
-from axioms.rewrites.rewrite import (
+from lrp_axioms.axioms import kinds
+from lrp_axioms.axioms.graph import (
+    TRANSPOSE,
+    Node,
+    attend,
+    constant,
+    leaf,
+    linear,
+    parameter,
+    readout,
+    scores,
+)
+from lrp_axioms.axioms.rewrites.channels import copied_rows, in_rows, scaled, with_outputs
+from lrp_axioms.axioms.rewrites.places import BILINEAR, is_kind, operands, over
+from lrp_axioms.axioms.rewrites.products import reassociate
+from lrp_axioms.axioms.rewrites.rewrite import (
     ANY_CHANGE,
     ANY_FACTOR,
     OF_ATTENTION,
@@ -21,7 +31,7 @@ from axioms.rewrites.rewrite import (
     Rewrite,
     Template,
 )
-from axioms.rewrites.units import decompose_softmax
+from lrp_axioms.axioms.rewrites.units import decompose_softmax
 
 Fill: TypeAlias = Callable[[Node], Node]  # a square matrix, for the channels of a node
 

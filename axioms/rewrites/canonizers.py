@@ -10,10 +10,10 @@ from dataclasses import replace
 from functools import reduce
 from typing import TypeAlias
 
-from axioms import kinds
-from axioms.graph import CONSTANT, Node, constant, rebuild
-from axioms.rewrites.channels import in_rows, is_fixed, repeated_row
-from axioms.rewrites.layers import fold_linear_at
+from lrp_axioms.axioms import kinds
+from lrp_axioms.axioms.graph import CONSTANT, Node, constant, rebuild
+from lrp_axioms.axioms.rewrites.channels import in_rows, is_fixed, repeated_row
+from lrp_axioms.axioms.rewrites.layers import fold_linear_at
 
 Canonizer: TypeAlias = Callable[[Node], Node]
 

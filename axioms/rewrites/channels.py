@@ -3,8 +3,8 @@
 from collections.abc import Callable
 from dataclasses import replace
 
-from axioms import kinds
-from axioms.graph import CONSTANT, INPUT, TRANSPOSE, Node, constant
+from lrp_axioms.axioms import kinds
+from lrp_axioms.axioms.graph import CONSTANT, INPUT, TRANSPOSE, Node, constant
 
 
 def in_rows(row: Node, like: Node) -> Node:

@@ -12,10 +12,10 @@ from typing import TypeAlias
 
 import sympy as sp
 
-from axioms import kinds
-from axioms.decide.denotation import KEPT, same_value
-from axioms.graph import CONSTANT, INPUT, Node, topological
-from axioms.rules.propagate import LeafValues, evaluate
+from lrp_axioms.axioms import kinds
+from lrp_axioms.axioms.decide.denotation import KEPT, same_value
+from lrp_axioms.axioms.graph import CONSTANT, INPUT, Node, topological
+from lrp_axioms.axioms.rules.propagate import LeafValues, evaluate
 
 Skeleton: TypeAlias = tuple[object, ...]
 """Operations as nested tuples, operands of products and sums sorted, fixed parts as matrices."""

@@ -3,11 +3,20 @@
 from collections.abc import Callable, Iterator
 from dataclasses import replace
 
-from axioms import kinds
-from axioms.graph import CONSTANT, PARAMETER, Node, activation, constant, leaf, linear, parameter
-from axioms.rewrites.channels import batch_norm, in_rows, repeated_row
-from axioms.rewrites.places import is_kind, operands, over
-from axioms.rewrites.rewrite import Alternatives, Canonized, Rewrite, Shapes, Template
+from lrp_axioms.axioms import kinds
+from lrp_axioms.axioms.graph import (
+    CONSTANT,
+    PARAMETER,
+    Node,
+    activation,
+    constant,
+    leaf,
+    linear,
+    parameter,
+)
+from lrp_axioms.axioms.rewrites.channels import batch_norm, in_rows, repeated_row
+from lrp_axioms.axioms.rewrites.places import is_kind, operands, over
+from lrp_axioms.axioms.rewrites.rewrite import Alternatives, Canonized, Rewrite, Shapes, Template
 
 
 def _parts(layer: Node) -> tuple[Node, Node, Node | None]:

@@ -3,8 +3,8 @@
 from collections.abc import Callable
 from typing import TypeAlias
 
-from axioms import kinds
-from axioms.graph import MOVES, PARAMETER, Node
+from lrp_axioms.axioms import kinds
+from lrp_axioms.axioms.graph import MOVES, PARAMETER, Node
 
 BILINEAR = (kinds.SCORES, kinds.READOUT, kinds.BILINEAR)
 

@@ -9,8 +9,8 @@ from typing import Any, TypeAlias
 
 import sympy as sp
 
-from axioms.decide.identity import generic
-from axioms.rewrites.rewrite import Shapes, Template
+from lrp_axioms.axioms.decide.identity import generic
+from lrp_axioms.axioms.rewrites.rewrite import Shapes, Template
 
 LeafMatrices: TypeAlias = Mapping[str, sp.Matrix]  # a point: the value of every leaf
 Rows: TypeAlias = list[list[Any]]  # of a matrix; at a point these are ints and Fractions

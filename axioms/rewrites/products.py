@@ -4,10 +4,10 @@ import operator
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import replace
 
-from axioms import kinds
-from axioms.graph import LEAVES, Node, leaf
-from axioms.rewrites.places import over, several
-from axioms.rewrites.rewrite import Alternatives, Canonized, Rewrite, Template
+from lrp_axioms.axioms import kinds
+from lrp_axioms.axioms.graph import LEAVES, Node, leaf
+from lrp_axioms.axioms.rewrites.places import over, several
+from lrp_axioms.axioms.rewrites.rewrite import Alternatives, Canonized, Rewrite, Template
 
 
 def bracketings(

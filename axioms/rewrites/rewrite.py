@@ -8,8 +8,8 @@ from dataclasses import KW_ONLY, dataclass, field
 from enum import Enum
 from typing import Any, TypeAlias
 
-from axioms.graph import Node, rebuild, topological
-from axioms.rewrites.places import Applies
+from lrp_axioms.axioms.graph import Node, rebuild, topological
+from lrp_axioms.axioms.rewrites.places import Applies
 
 Alternatives: TypeAlias = Callable[[Node], Iterator[Node]]  # node -> nodes of the same value
 Family: TypeAlias = tuple[str, Callable[[Any, Any], Alternatives]]

@@ -1,7 +1,7 @@
 """Every rewrite by name, in the order of the scoreboard, and groups of rewrites by name."""
 
-from axioms.rewrites import attention, layers, products, units
-from axioms.rewrites.rewrite import GENERAL, OF_ATTENTION, OF_UNITS, Canonized, Rewrite
+from lrp_axioms.axioms.rewrites import attention, layers, products, units
+from lrp_axioms.axioms.rewrites.rewrite import GENERAL, OF_ATTENTION, OF_UNITS, Canonized, Rewrite
 
 EVERY_REWRITE: dict[str, Rewrite] = {
     rewrite.name: rewrite

@@ -4,12 +4,12 @@ from collections.abc import Iterator
 from dataclasses import replace
 from fractions import Fraction
 
-from axioms import kinds
-from axioms.graph import Node, activation, constant, leaf, linear, parameter, readout
-from axioms.rewrites.channels import in_rows, scaled, with_outputs
-from axioms.rewrites.places import over
-from axioms.rewrites.products import reassociate
-from axioms.rewrites.rewrite import OF_UNITS, Alternatives, Canonized, Rewrite, Template
+from lrp_axioms.axioms import kinds
+from lrp_axioms.axioms.graph import Node, activation, constant, leaf, linear, parameter, readout
+from lrp_axioms.axioms.rewrites.channels import in_rows, scaled, with_outputs
+from lrp_axioms.axioms.rewrites.places import over
+from lrp_axioms.axioms.rewrites.products import reassociate
+from lrp_axioms.axioms.rewrites.rewrite import OF_UNITS, Alternatives, Canonized, Rewrite, Template
 
 CAP = 2  # of the activation "soft cap"
 

@@ -5,10 +5,10 @@ from collections.abc import Callable
 import sympy as sp
 from sympy import Matrix
 
-from axioms import kinds
-from axioms.composites import DEGREE
-from axioms.graph import Node
-from axioms.rules.rule import Messages, Rule, Visit, formula, stabilize
+from lrp_axioms.axioms import kinds
+from lrp_axioms.axioms.composites import DEGREE
+from lrp_axioms.axioms.graph import Node
+from lrp_axioms.axioms.rules.rule import Messages, Rule, Visit, formula, stabilize
 
 ACTIVATIONS: dict[str, Callable[[sp.Expr], sp.Expr]] = {
     "relu": lambda x: sp.Max(x, 0),

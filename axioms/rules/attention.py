@@ -5,14 +5,23 @@ from collections.abc import Mapping, Sequence
 import sympy as sp
 from sympy import Matrix
 
-from axioms import kinds
-from axioms.composites import CONSTANT, STABILISER, TAYLOR
-from axioms.decide.identity import Number
-from axioms.decide.records import noted
-from axioms.graph import Node
-from axioms.rules.linear import by_stabiliser
-from axioms.rules.products import bilinear
-from axioms.rules.rule import Amount, Messages, Options, Rule, Signs, Visit, formula, shares
+from lrp_axioms.axioms import kinds
+from lrp_axioms.axioms.composites import CONSTANT, STABILISER, TAYLOR
+from lrp_axioms.axioms.decide.identity import Number
+from lrp_axioms.axioms.decide.records import noted
+from lrp_axioms.axioms.graph import Node
+from lrp_axioms.axioms.rules.linear import by_stabiliser
+from lrp_axioms.axioms.rules.products import bilinear
+from lrp_axioms.axioms.rules.rule import (
+    Amount,
+    Messages,
+    Options,
+    Rule,
+    Signs,
+    Visit,
+    formula,
+    shares,
+)
 
 
 @formula("the value-only rule")

@@ -12,15 +12,15 @@ from typing import TypeAlias
 
 import sympy as sp
 
-from axioms import kinds
-from axioms.composites import UnassignedOperation
-from axioms.decide.denotation import denoted
-from axioms.decide.identity import Point, generic
-from axioms.decide.records import noted
-from axioms.graph import Node, leaf, topological
-from axioms.rewrites.channels import copies_of
-from axioms.rewrites.rewrite import exchanged
-from axioms.rules.propagate import Explanation, LeafValues, evaluate
+from lrp_axioms.axioms import kinds
+from lrp_axioms.axioms.composites import UnassignedOperation
+from lrp_axioms.axioms.decide.denotation import denoted
+from lrp_axioms.axioms.decide.identity import Point, generic
+from lrp_axioms.axioms.decide.records import noted
+from lrp_axioms.axioms.graph import Node, leaf, topological
+from lrp_axioms.axioms.rewrites.channels import copies_of
+from lrp_axioms.axioms.rewrites.rewrite import exchanged
+from lrp_axioms.axioms.rules.propagate import Explanation, LeafValues, evaluate
 
 Effects: TypeAlias = dict[sp.Symbol, sp.Expr]  # symbol of a point -> its share
 

@@ -21,13 +21,13 @@ from typing import Unpack
 import sympy as sp
 from sympy import Matrix
 
-from axioms import kinds
-from axioms.composites import BIAS, Composite, assigned
-from axioms.decide.identity import Number
-from axioms.decide.records import noted
-from axioms.graph import MOVES, Node, topological
-from axioms.rules.propagate import RULES, LeafValues, Sweep, evaluate, propagate
-from axioms.rules.rule import Amount, Options, Visit
+from lrp_axioms.axioms import kinds
+from lrp_axioms.axioms.composites import BIAS, Composite, assigned
+from lrp_axioms.axioms.decide.identity import Number
+from lrp_axioms.axioms.decide.records import noted
+from lrp_axioms.axioms.graph import MOVES, Node, topological
+from lrp_axioms.axioms.rules.propagate import RULES, LeafValues, Sweep, evaluate, propagate
+from lrp_axioms.axioms.rules.rule import Amount, Options, Visit
 
 
 def _lemma(node: Node, rule: str) -> dict[str, Amount]:

@@ -5,10 +5,10 @@ from collections.abc import Callable, Mapping, Sequence
 import sympy as sp
 from sympy import Matrix
 
-from axioms import kinds
-from axioms.composites import BIAS, STABILISER
-from axioms.decide.identity import Number
-from axioms.rules.rule import (
+from lrp_axioms.axioms import kinds
+from lrp_axioms.axioms.composites import BIAS, STABILISER
+from lrp_axioms.axioms.decide.identity import Number
+from lrp_axioms.axioms.rules.rule import (
     Amount,
     Messages,
     Row,

@@ -10,14 +10,14 @@ from typing import TypeAlias
 import sympy as sp
 from sympy import Matrix
 
-from axioms import kinds
-from axioms.composites import BIAS, DEGREE, STABILISER
-from axioms.decide.identity import Number
-from axioms.decide.records import noted
-from axioms.graph import Node
-from axioms.rules import linear
-from axioms.rules.activations import identity
-from axioms.rules.rule import Messages, Row, Rule, Signs, Visit, formula, shares
+from lrp_axioms.axioms import kinds
+from lrp_axioms.axioms.composites import BIAS, DEGREE, STABILISER
+from lrp_axioms.axioms.decide.identity import Number
+from lrp_axioms.axioms.decide.records import noted
+from lrp_axioms.axioms.graph import Node
+from lrp_axioms.axioms.rules import linear
+from lrp_axioms.axioms.rules.activations import identity
+from lrp_axioms.axioms.rules.rule import Messages, Row, Rule, Signs, Visit, formula, shares
 
 Sizes: TypeAlias = Sequence[sp.Expr] | None  # divisors of rows; computed if None
 

@@ -5,11 +5,11 @@ from collections.abc import Mapping, Sequence
 import sympy as sp
 from sympy import Matrix
 
-from axioms import kinds
-from axioms.composites import DEGREE, STABILISER
-from axioms.decide.identity import Number
-from axioms.graph import Node
-from axioms.rules.rule import (
+from lrp_axioms.axioms import kinds
+from lrp_axioms.axioms.composites import DEGREE, STABILISER
+from lrp_axioms.axioms.decide.identity import Number
+from lrp_axioms.axioms.graph import Node
+from lrp_axioms.axioms.rules.rule import (
     Amount,
     Messages,
     Options,

@@ -11,13 +11,13 @@ from typing import TypeAlias, TypedDict, Unpack
 import sympy as sp
 from sympy import Matrix
 
-from axioms import kinds
-from axioms.composites import Composite, assigned
-from axioms.decide.identity import Number, lowest_terms
-from axioms.decide.records import noted
-from axioms.graph import CONSTANT, INPUT, LEAVES, TRANSPOSE, Node, topological
-from axioms.rules import activations, attention, linear, norms, products
-from axioms.rules.rule import MessageFunction, Options, Rule
+from lrp_axioms.axioms import kinds
+from lrp_axioms.axioms.composites import Composite, assigned
+from lrp_axioms.axioms.decide.identity import Number, lowest_terms
+from lrp_axioms.axioms.decide.records import noted
+from lrp_axioms.axioms.graph import CONSTANT, INPUT, LEAVES, TRANSPOSE, Node, topological
+from lrp_axioms.axioms.rules import activations, attention, linear, norms, products
+from lrp_axioms.axioms.rules.rule import MessageFunction, Options, Rule
 
 LeafValues: TypeAlias = Mapping[str, Matrix | Number]  # by the name of the leaf
 Explanation: TypeAlias = dict[str, Matrix | sp.Expr]  # relevance by the name of the input

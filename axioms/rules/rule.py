@@ -16,9 +16,9 @@ from typing import NamedTuple, NotRequired, ParamSpec, TypeAlias, TypedDict, Typ
 import sympy as sp
 from sympy import Matrix
 
-from axioms.decide.identity import Number, lowest_terms
-from axioms.decide.records import noted
-from axioms.graph import Node
+from lrp_axioms.axioms.decide.identity import Number, lowest_terms
+from lrp_axioms.axioms.decide.records import noted
+from lrp_axioms.axioms.graph import Node
 
 Arguments = ParamSpec("Arguments")
 Found = TypeVar("Found")

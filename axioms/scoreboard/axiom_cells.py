@@ -12,23 +12,23 @@ from typing import TypeAlias
 
 import sympy as sp
 
-from axioms import kinds
-from axioms.composites import GRADIENT_X_INPUT, UnassignedOperation
-from axioms.decide.denotation import same_value
-from axioms.decide.identity import apart, generic
-from axioms.graph import Node, leaf, parameter, topological
-from axioms.rewrites.products import bracketings
-from axioms.rules.effects import (
+from lrp_axioms.axioms import kinds
+from lrp_axioms.axioms.composites import GRADIENT_X_INPUT, UnassignedOperation
+from lrp_axioms.axioms.decide.denotation import same_value
+from lrp_axioms.axioms.decide.identity import apart, generic
+from lrp_axioms.axioms.graph import Node, leaf, parameter, topological
+from lrp_axioms.axioms.rewrites.products import bracketings
+from lrp_axioms.axioms.rules.effects import (
     Effects,
     integrated_gradients,
     leave_key_out,
     leave_one_out,
     mask_relevance,
 )
-from axioms.rules.propagate import evaluate
-from axioms.scoreboard.rule_sets import RuleSet
-from axioms.scoreboard.scoreboard import NOT_APPLICABLE, OPEN, PROVED, REFUTED
-from axioms.scoreboard.witness import written
+from lrp_axioms.axioms.rules.propagate import evaluate
+from lrp_axioms.axioms.scoreboard.rule_sets import RuleSet
+from lrp_axioms.axioms.scoreboard.scoreboard import NOT_APPLICABLE, OPEN, PROVED, REFUTED
+from lrp_axioms.axioms.scoreboard.witness import written
 
 CONSERVATION, LOCALITY, SYMMETRY, UNITS = (
     "conservation",

@@ -10,17 +10,17 @@ from collections.abc import Callable, Sequence
 import sympy as sp
 from sympy import Matrix
 
-from axioms import kinds
-from axioms.composites import CP_LRP, Composite
-from axioms.decide.denotation import as_rational, canonical, named
-from axioms.decide.identity import is_rational_function
-from axioms.decide.records import noted
-from axioms.graph import Node, leaf, parameter
-from axioms.rewrites.rewrites import REWRITES
-from axioms.rules.products import bilinear_epsilon
-from axioms.rules.propagate import explain
-from axioms.rules.rule import MessageFunction, Options
-from axioms.scoreboard.rule_sets import RuleSet
+from lrp_axioms.axioms import kinds
+from lrp_axioms.axioms.composites import CP_LRP, Composite
+from lrp_axioms.axioms.decide.denotation import as_rational, canonical, named
+from lrp_axioms.axioms.decide.identity import is_rational_function
+from lrp_axioms.axioms.decide.records import noted
+from lrp_axioms.axioms.graph import Node, leaf, parameter
+from lrp_axioms.axioms.rewrites.rewrites import REWRITES
+from lrp_axioms.axioms.rules.products import bilinear_epsilon
+from lrp_axioms.axioms.rules.propagate import explain
+from lrp_axioms.axioms.rules.rule import MessageFunction, Options
+from lrp_axioms.axioms.scoreboard.rule_sets import RuleSet
 
 Parts = Callable[[Sequence[sp.Expr]], list[sp.Expr]]  # shares of the factors of a product, of 1
 

@@ -6,8 +6,8 @@ from typing import TypeAlias
 
 import sympy as sp
 
-from axioms import kinds
-from axioms.composites import (
+from lrp_axioms.axioms import kinds
+from lrp_axioms.axioms.composites import (
     ATTNLRP,
     CP_LRP,
     DEPASS,
@@ -18,16 +18,16 @@ from axioms.composites import (
     RELP,
     Composite,
 )
-from axioms.decide.denotation import as_rational, canonical, named
-from axioms.decide.identity import Number
-from axioms.graph import Node
-from axioms.rewrites.canonizers import Canonizer, canonize
-from axioms.rules.effects import by_masks
-from axioms.rules.linear import add_by_size
-from axioms.rules.linear import z_plus as z_plus_rule
-from axioms.rules.products import equal_split
-from axioms.rules.propagate import Explanation, LeafValues, evaluate, explain
-from axioms.rules.rule import MessageFunction, Messages, Options
+from lrp_axioms.axioms.decide.denotation import as_rational, canonical, named
+from lrp_axioms.axioms.decide.identity import Number
+from lrp_axioms.axioms.graph import Node
+from lrp_axioms.axioms.rewrites.canonizers import Canonizer, canonize
+from lrp_axioms.axioms.rules.effects import by_masks
+from lrp_axioms.axioms.rules.linear import add_by_size
+from lrp_axioms.axioms.rules.linear import z_plus as z_plus_rule
+from lrp_axioms.axioms.rules.products import equal_split
+from lrp_axioms.axioms.rules.propagate import Explanation, LeafValues, evaluate, explain
+from lrp_axioms.axioms.rules.rule import MessageFunction, Messages, Options
 
 Formula: TypeAlias = Callable[[Node, LeafValues, sp.Matrix | None], Explanation]
 """A graph, its leaves and the gradient at its root -> an explanation without any rule."""

@@ -18,16 +18,22 @@ from typing import TypeAlias
 
 import sympy as sp
 
-from axioms.composites import UnassignedOperation
-from axioms.decide.denotation import denoted, same_function, same_value
-from axioms.decide.identity import Number, Sides, generic
-from axioms.graph import INPUT, Node, leaf, parameter, topological
-from axioms.rewrites.channels import in_rows
-from axioms.rewrites.points import Point, random_point, symbols
-from axioms.rewrites.rewrite import Canonized, Template, exchanged
-from axioms.rewrites.rewrites import ATTENTION, EVERY_REWRITE, REWRITES, UNITS
-from axioms.scoreboard.rule_sets import ON_ATTENTION, ON_UNITS, RULE_SETS, RuleSet
-from axioms.scoreboard.witness import disagreement, explained, rewritten, search, searched_points
+from lrp_axioms.axioms.composites import UnassignedOperation
+from lrp_axioms.axioms.decide.denotation import denoted, same_function, same_value
+from lrp_axioms.axioms.decide.identity import Number, Sides, generic
+from lrp_axioms.axioms.graph import INPUT, Node, leaf, parameter, topological
+from lrp_axioms.axioms.rewrites.channels import in_rows
+from lrp_axioms.axioms.rewrites.points import Point, random_point, symbols
+from lrp_axioms.axioms.rewrites.rewrite import Canonized, Template, exchanged
+from lrp_axioms.axioms.rewrites.rewrites import ATTENTION, EVERY_REWRITE, REWRITES, UNITS
+from lrp_axioms.axioms.scoreboard.rule_sets import ON_ATTENTION, ON_UNITS, RULE_SETS, RuleSet
+from lrp_axioms.axioms.scoreboard.witness import (
+    disagreement,
+    explained,
+    rewritten,
+    search,
+    searched_points,
+)
 
 PROVED, ON_TEMPLATES, REFUTED = "proved", "holds on the templates", "refuted"
 NOT_APPLICABLE, OPEN = "not applicable", "open"

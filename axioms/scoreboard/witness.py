@@ -10,14 +10,14 @@ from functools import lru_cache
 
 import sympy as sp
 
-from axioms.decide.denotation import denoted, same_value
-from axioms.decide.identity import Number, apart, generic
-from axioms.graph import Node, topological
-from axioms.rewrites.points import LeafMatrices, moved, points
-from axioms.rewrites.rewrite import ANY_FACTOR, Rewrite, Template, everywhere
-from axioms.rewrites.rewrites import EVERY_REWRITE
-from axioms.rules.propagate import Explanation
-from axioms.scoreboard.rule_sets import RuleSet
+from lrp_axioms.axioms.decide.denotation import denoted, same_value
+from lrp_axioms.axioms.decide.identity import Number, apart, generic
+from lrp_axioms.axioms.graph import Node, topological
+from lrp_axioms.axioms.rewrites.points import LeafMatrices, moved, points
+from lrp_axioms.axioms.rewrites.rewrite import ANY_FACTOR, Rewrite, Template, everywhere
+from lrp_axioms.axioms.rewrites.rewrites import EVERY_REWRITE
+from lrp_axioms.axioms.rules.propagate import Explanation
+from lrp_axioms.axioms.scoreboard.rule_sets import RuleSet
 
 NEAR_0 = sp.Symbol("epsilon_near_0", positive=True)  # smaller than every number
 

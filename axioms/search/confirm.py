@@ -10,13 +10,13 @@ from typing import TypeAlias
 
 import sympy as sp
 
-from axioms import kinds
-from axioms.composites import Composite
-from axioms.graph import Node
-from axioms.rewrites.rewrites import REWRITES
-from axioms.rules.propagate import explain
-from axioms.rules.rule import Options
-from axioms.scoreboard.axiom_cells import (
+from lrp_axioms.axioms import kinds
+from lrp_axioms.axioms.composites import Composite
+from lrp_axioms.axioms.graph import Node
+from lrp_axioms.axioms.rewrites.rewrites import REWRITES
+from lrp_axioms.axioms.rules.propagate import explain
+from lrp_axioms.axioms.rules.rule import Options
+from lrp_axioms.axioms.scoreboard.axiom_cells import (
     AXIOMS,
     CONSERVATION,
     LOCALITY,

@@ -15,9 +15,9 @@ import sympy as sp
 import z3
 from sympy.polys.rings import PolyElement
 
-from axioms.kinds import ADD, PRODUCT
-from axioms.search.confirm import Rule, confirm
-from axioms.search.templates import AXIOMS, QUADRANTS, Axiom, Part, Signs, Template
+from lrp_axioms.axioms.kinds import ADD, PRODUCT
+from lrp_axioms.axioms.search.confirm import Rule, confirm
+from lrp_axioms.axioms.search.templates import AXIOMS, QUADRANTS, Axiom, Part, Signs, Template
 
 LISTED = 8
 """Number of rules in an incomplete list."""

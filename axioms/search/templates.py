@@ -16,7 +16,7 @@ from typing import Any, TypeAlias
 import sympy as sp
 from sympy.polys.rings import PolyElement, PolyRing, ring
 
-from axioms.kinds import ADD, PRODUCT
+from lrp_axioms.axioms.kinds import ADD, PRODUCT
 
 LEAVES = 3
 Signs: TypeAlias = tuple[int, int]

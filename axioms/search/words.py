@@ -2,10 +2,10 @@
 
 import sympy as sp
 
-from axioms.kinds import ADD, PRODUCT
-from axioms.search.confirm import Rule
-from axioms.search.solve import ALL, MORE, UNDECIDED, Found
-from axioms.search.templates import Template
+from lrp_axioms.axioms.kinds import ADD, PRODUCT
+from lrp_axioms.axioms.search.confirm import Rule
+from lrp_axioms.axioms.search.solve import ALL, MORE, UNDECIDED, Found
+from lrp_axioms.axioms.search.templates import Template
 
 OPERATIONS = {PRODUCT: "x·y", ADD: "x + y"}
 NAMED = {

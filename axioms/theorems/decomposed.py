@@ -11,12 +11,12 @@ from typing import NamedTuple, TypeAlias
 import sympy as sp
 from sympy import Matrix
 
-from axioms import kinds
-from axioms.decide.identity import lowest_terms
-from axioms.decide.records import noted
-from axioms.graph import INPUT, PARAMETER, Node, topological
-from axioms.rules.norms import centring, deviations, root_mean_squares
-from axioms.rules.propagate import LeafValues, evaluate
+from lrp_axioms.axioms import kinds
+from lrp_axioms.axioms.decide.identity import lowest_terms
+from lrp_axioms.axioms.decide.records import noted
+from lrp_axioms.axioms.graph import INPUT, PARAMETER, Node, topological
+from lrp_axioms.axioms.rules.norms import centring, deviations, root_mean_squares
+from lrp_axioms.axioms.rules.propagate import LeafValues, evaluate
 
 BIASES = "biases"  # the component of all that no leaf adds
 Components: TypeAlias = Mapping[str, Matrix]

@@ -11,9 +11,9 @@ from typing import TypeAlias
 
 import sympy as sp
 
-from axioms import kinds
-from axioms.decide.identity import generic
-from axioms.graph import (
+from lrp_axioms.axioms import kinds
+from lrp_axioms.axioms.decide.identity import generic
+from lrp_axioms.axioms.graph import (
     INPUT,
     LEAVES,
     PARAMETER,
@@ -26,8 +26,8 @@ from axioms.graph import (
     rebuild,
     topological,
 )
-from axioms.rewrites.channels import batch_norm, in_rows, is_fixed
-from axioms.rewrites.points import LeafMatrices
+from lrp_axioms.axioms.rewrites.channels import batch_norm, in_rows, is_fixed
+from lrp_axioms.axioms.rewrites.points import LeafMatrices
 
 a, b, c, x, z = map(leaf, "abcxz")
 w, u, v, d, e, s, t, r, q = map(parameter, "wuvdestrq")

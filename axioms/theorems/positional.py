@@ -9,8 +9,8 @@ from collections.abc import Mapping
 
 import sympy as sp
 
-from axioms import kinds
-from axioms.graph import TRANSPOSE, Node, activation, leaf, linear
+from lrp_axioms.axioms import kinds
+from lrp_axioms.axioms.graph import TRANSPOSE, Node, activation, leaf, linear
 
 POSITION = "position"
 

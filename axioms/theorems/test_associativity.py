@@ -17,14 +17,14 @@ from math import comb
 import pytest
 import sympy as sp
 
-from axioms import kinds
-from axioms.composites import Composite
-from axioms.decide.identity import differ_at, identical, limit, sign_cases
-from axioms.graph import leaf, topological
-from axioms.rewrites.canonizers import merge_products
-from axioms.rewrites.products import bracketings
-from axioms.rules.effects import integrated_gradients, leave_one_out, shapley
-from axioms.rules.propagate import evaluate, explain
+from lrp_axioms.axioms import kinds
+from lrp_axioms.axioms.composites import Composite
+from lrp_axioms.axioms.decide.identity import differ_at, identical, limit, sign_cases
+from lrp_axioms.axioms.graph import leaf, topological
+from lrp_axioms.axioms.rewrites.canonizers import merge_products
+from lrp_axioms.axioms.rewrites.products import bracketings
+from lrp_axioms.axioms.rules.effects import integrated_gradients, leave_one_out, shapley
+from lrp_axioms.axioms.rules.propagate import evaluate, explain
 
 THEMES = {
     1: ["Products", "Leave-One-Out and patching"],

@@ -12,13 +12,13 @@ Main statements
 import pytest
 import sympy as sp
 
-from axioms import kinds
-from axioms.composites import ATTNLRP
-from axioms.decide.identity import differ_at, generic, identical, where
-from axioms.graph import Node, attend, leaf
-from axioms.rules.attention import softmax, taylor, value_only
-from axioms.rules.effects import leave_key_out
-from axioms.rules.propagate import evaluate, explain
+from lrp_axioms.axioms import kinds
+from lrp_axioms.axioms.composites import ATTNLRP
+from lrp_axioms.axioms.decide.identity import differ_at, generic, identical, where
+from lrp_axioms.axioms.graph import Node, attend, leaf
+from lrp_axioms.axioms.rules.attention import softmax, taylor, value_only
+from lrp_axioms.axioms.rules.effects import leave_key_out
+from lrp_axioms.axioms.rules.propagate import evaluate, explain
 
 THEMES = {
     10: ["Softmax and attention"],

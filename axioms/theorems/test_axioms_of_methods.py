@@ -21,12 +21,12 @@ from functools import partial
 import pytest
 import sympy as sp
 
-from axioms import kinds
-from axioms.decide.identity import generic, identical
-from axioms.rules.attention import softmax, taylor, value_only
-from axioms.rules.effects import leave_key_out, leave_one_out, mask_relevance
-from axioms.rules.products import bilinear_epsilon
-from axioms.theorems.test_product_rules import (
+from lrp_axioms.axioms import kinds
+from lrp_axioms.axioms.decide.identity import generic, identical
+from lrp_axioms.axioms.rules.attention import softmax, taylor, value_only
+from lrp_axioms.axioms.rules.effects import leave_key_out, leave_one_out, mask_relevance
+from lrp_axioms.axioms.rules.products import bilinear_epsilon
+from lrp_axioms.axioms.theorems.test_product_rules import (
     LEFT,
     RIGHT,
     WITHOUT,

@@ -8,10 +8,10 @@ Main statements
 import pytest
 import sympy as sp
 
-from axioms.decide.identity import differ_at, generic, identical, where
-from axioms.rules.activations import identity
-from axioms.rules.linear import epsilon, epsilon_without_bias, linear_map, z_plus
-from axioms.theorems.test_linear_folding import B1, R1, W1, R, X, two_layers
+from lrp_axioms.axioms.decide.identity import differ_at, generic, identical, where
+from lrp_axioms.axioms.rules.activations import identity
+from lrp_axioms.axioms.rules.linear import epsilon, epsilon_without_bias, linear_map, z_plus
+from lrp_axioms.axioms.theorems.test_linear_folding import B1, R1, W1, R, X, two_layers
 
 THEMES = {16: ["Implementation invariance", "Linear layers, sums and activations"]}
 MEANINGS = {

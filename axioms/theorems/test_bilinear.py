@@ -15,14 +15,27 @@ Main statements
 import pytest
 import sympy as sp
 
-from axioms import kinds
-from axioms.composites import ATTNLRP, GRADIENT_X_INPUT
-from axioms.decide.identity import differ_at, generic, identical, limit, sign_cases, value_at, where
-from axioms.graph import LEAVES, Node, activation, leaf, linear, parameter, relu
-from axioms.rules.attention import value_only
-from axioms.rules.products import bilinear_epsilon
-from axioms.rules.propagate import evaluate, explain
-from axioms.theorems.test_trilinear import SIZES, WEIGHTS, generic_point, linear_attention
+from lrp_axioms.axioms import kinds
+from lrp_axioms.axioms.composites import ATTNLRP, GRADIENT_X_INPUT
+from lrp_axioms.axioms.decide.identity import (
+    differ_at,
+    generic,
+    identical,
+    limit,
+    sign_cases,
+    value_at,
+    where,
+)
+from lrp_axioms.axioms.graph import LEAVES, Node, activation, leaf, linear, parameter, relu
+from lrp_axioms.axioms.rules.attention import value_only
+from lrp_axioms.axioms.rules.products import bilinear_epsilon
+from lrp_axioms.axioms.rules.propagate import evaluate, explain
+from lrp_axioms.axioms.theorems.test_trilinear import (
+    SIZES,
+    WEIGHTS,
+    generic_point,
+    linear_attention,
+)
 
 THEMES = {
     7: ["Products", "Softmax and attention"],

@@ -18,12 +18,12 @@ Main statements
 import pytest
 import sympy as sp
 
-from axioms.decide.identity import differ_at, generic, identical, value_at, where
-from axioms.rules.attention import softmax, taylor, value_only
-from axioms.rules.effects import leave_key_out
-from axioms.rules.linear import add
-from axioms.rules.norms import held_deviation, layer_norm
-from axioms.rules.products import bilinear_epsilon
+from lrp_axioms.axioms.decide.identity import differ_at, generic, identical, value_at, where
+from lrp_axioms.axioms.rules.attention import softmax, taylor, value_only
+from lrp_axioms.axioms.rules.effects import leave_key_out
+from lrp_axioms.axioms.rules.linear import add
+from lrp_axioms.axioms.rules.norms import held_deviation, layer_norm
+from lrp_axioms.axioms.rules.products import bilinear_epsilon
 
 THEMES = {59: ["Softmax and attention"]}
 MEANINGS = {

@@ -31,21 +31,21 @@ from functools import partial
 import pytest
 import sympy as sp
 
-from axioms import kinds
-from axioms.graph import Node, attend, leaf, linear, parameter
-from axioms.rewrites.canonizers import canonize
-from axioms.rewrites.confluence import any_alike, regions
-from axioms.rewrites.rewrites import (
+from lrp_axioms.axioms import kinds
+from lrp_axioms.axioms.graph import Node, attend, leaf, linear, parameter
+from lrp_axioms.axioms.rewrites.canonizers import canonize
+from lrp_axioms.axioms.rewrites.confluence import any_alike, regions
+from lrp_axioms.axioms.rewrites.rewrites import (
     BESIDE,
     EVERY_REWRITE,
     IN_THE_LIMIT,
     OF_HEADS,
     REWRITES,
 )
-from axioms.scoreboard.rule_sets import RULE_SETS
-from axioms.scoreboard.scoreboard import lemma
-from axioms.scoreboard.witness import of_family
-from axioms.theorems.overlaps import AROUND, SYMBOLS, critical_pairs
+from lrp_axioms.axioms.scoreboard.rule_sets import RULE_SETS
+from lrp_axioms.axioms.scoreboard.scoreboard import lemma
+from lrp_axioms.axioms.scoreboard.witness import of_family
+from lrp_axioms.axioms.theorems.overlaps import AROUND, SYMBOLS, critical_pairs
 
 THEMES = {65: ["Implementation invariance", "Linear layers, sums and activations", "Norms"]}
 MEANINGS = {

@@ -10,15 +10,15 @@ Main statements
 import pytest
 import sympy as sp
 
-from axioms import kinds
-from axioms.composites import ATTNLRP
-from axioms.decide.denotation import same_function
-from axioms.decide.identity import differ_at, generic, identical, where
-from axioms.graph import Node, leaf, linear, parameter
-from axioms.rewrites.canonizers import canonize, fold_batch_norm
-from axioms.rewrites.channels import batch_norm
-from axioms.rewrites.rewrites import REWRITES
-from axioms.rules.propagate import evaluate, explain
+from lrp_axioms.axioms import kinds
+from lrp_axioms.axioms.composites import ATTNLRP
+from lrp_axioms.axioms.decide.denotation import same_function
+from lrp_axioms.axioms.decide.identity import differ_at, generic, identical, where
+from lrp_axioms.axioms.graph import Node, leaf, linear, parameter
+from lrp_axioms.axioms.rewrites.canonizers import canonize, fold_batch_norm
+from lrp_axioms.axioms.rewrites.channels import batch_norm
+from lrp_axioms.axioms.rewrites.rewrites import REWRITES
+from lrp_axioms.axioms.rules.propagate import evaluate, explain
 
 THEMES = {42: ["Implementation invariance"], 44: ["Implementation invariance"]}
 DERIVATIONS = {42: ["linear, then BatchNorm"], 44: ["product", "softmax"]}

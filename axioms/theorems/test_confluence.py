@@ -43,11 +43,11 @@ Main statements
 import pytest
 import sympy as sp
 
-from axioms import kinds
-from axioms.composites import ATTNLRP
-from axioms.decide.identity import differ_at, generic, identical
-from axioms.graph import CONSTANT, Node, constant, leaf, linear, parameter
-from axioms.rewrites.canonizers import (
+from lrp_axioms.axioms import kinds
+from lrp_axioms.axioms.composites import ATTNLRP
+from lrp_axioms.axioms.decide.identity import differ_at, generic, identical
+from lrp_axioms.axioms.graph import CONSTANT, Node, constant, leaf, linear, parameter
+from lrp_axioms.axioms.rewrites.canonizers import (
     LAYERING,
     MERGING,
     NEUTRAL,
@@ -55,12 +55,12 @@ from axioms.rewrites.canonizers import (
     fold_layers,
     merge,
 )
-from axioms.rewrites.channels import batch_norm, repeated_row
-from axioms.rewrites.confluence import alike
-from axioms.rewrites.rewrite import exchanged
-from axioms.rewrites.rewrites import ALIKE, REWRITES
-from axioms.rules.propagate import explain
-from axioms.theorems.overlaps import FIXED, LEFT, LIVE, OPERANDS, SYMBOLS, critical_pairs
+from lrp_axioms.axioms.rewrites.channels import batch_norm, repeated_row
+from lrp_axioms.axioms.rewrites.confluence import alike
+from lrp_axioms.axioms.rewrites.rewrite import exchanged
+from lrp_axioms.axioms.rewrites.rewrites import ALIKE, REWRITES
+from lrp_axioms.axioms.rules.propagate import explain
+from lrp_axioms.axioms.theorems.overlaps import FIXED, LEFT, LIVE, OPERANDS, SYMBOLS, critical_pairs
 
 THEMES = {64: ["Implementation invariance"]}
 MEANINGS = {

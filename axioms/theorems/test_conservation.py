@@ -15,13 +15,13 @@ import itertools
 import pytest
 import sympy as sp
 
-from axioms import kinds
-from axioms.composites import BIAS, CONSTANT, TAYLOR, Composite
-from axioms.decide.identity import differ_at, generic, identical
-from axioms.graph import Node, leaf, parameter
-from axioms.rules.ledger import ledger
-from axioms.rules.linear import alpha_beta, epsilon
-from axioms.rules.propagate import RULES, evaluate
+from lrp_axioms.axioms import kinds
+from lrp_axioms.axioms.composites import BIAS, CONSTANT, TAYLOR, Composite
+from lrp_axioms.axioms.decide.identity import differ_at, generic, identical
+from lrp_axioms.axioms.graph import Node, leaf, parameter
+from lrp_axioms.axioms.rules.ledger import ledger
+from lrp_axioms.axioms.rules.linear import alpha_beta, epsilon
+from lrp_axioms.axioms.rules.propagate import RULES, evaluate
 
 THEMES = {24: ["Conservation"], 25: ["Conservation"]}
 DERIVATIONS = {

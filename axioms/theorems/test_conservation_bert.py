@@ -15,12 +15,12 @@ from functools import reduce
 import pytest
 import sympy as sp
 
-from axioms import kinds
-from axioms.composites import ATTNLRP, BIAS, CP_LRP, STABILISER, TAYLOR
-from axioms.decide.identity import identical, lowest_terms
-from axioms.graph import Node, attend, leaf, linear, parameter, relu
-from axioms.rules.ledger import causes, ledger
-from axioms.rules.propagate import evaluate
+from lrp_axioms.axioms import kinds
+from lrp_axioms.axioms.composites import ATTNLRP, BIAS, CP_LRP, STABILISER, TAYLOR
+from lrp_axioms.axioms.decide.identity import identical, lowest_terms
+from lrp_axioms.axioms.graph import Node, attend, leaf, linear, parameter, relu
+from lrp_axioms.axioms.rules.ledger import causes, ledger
+from lrp_axioms.axioms.rules.propagate import evaluate
 
 R = sp.Symbol("R", real=True)
 

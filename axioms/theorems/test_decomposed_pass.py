@@ -15,13 +15,13 @@ Main statements
 import pytest
 import sympy as sp
 
-from axioms import kinds
-from axioms.composites import DEPASS, RELP, Composite
-from axioms.decide.denotation import denoted, same_value
-from axioms.decide.identity import differ_at, generic, identical
-from axioms.graph import Node, activation, attend, leaf, linear, parameter, relu
-from axioms.rules.propagate import explain
-from axioms.theorems.decomposed import BIASES, by_softmax, decomposed
+from lrp_axioms.axioms import kinds
+from lrp_axioms.axioms.composites import DEPASS, RELP, Composite
+from lrp_axioms.axioms.decide.denotation import denoted, same_value
+from lrp_axioms.axioms.decide.identity import differ_at, generic, identical
+from lrp_axioms.axioms.graph import Node, activation, attend, leaf, linear, parameter, relu
+from lrp_axioms.axioms.rules.propagate import explain
+from lrp_axioms.axioms.theorems.decomposed import BIASES, by_softmax, decomposed
 
 A, B = leaf("a"), leaf("b")
 ROOT = sp.Symbol("S", positive=True)  # the root mean square of the row

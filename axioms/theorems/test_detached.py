@@ -24,13 +24,22 @@ from collections.abc import Callable, Sequence
 import pytest
 import sympy as sp
 
-from axioms import kinds
-from axioms.composites import ATTNLRP, CP_LRP, Composite
-from axioms.decide.denotation import same_value
-from axioms.decide.identity import differ_at, generic, identical, where
-from axioms.graph import LEAVES, Node, activation, attend, leaf, linear, parameter, topological
-from axioms.rules.attention import softmax
-from axioms.rules.propagate import evaluate, explain
+from lrp_axioms.axioms import kinds
+from lrp_axioms.axioms.composites import ATTNLRP, CP_LRP, Composite
+from lrp_axioms.axioms.decide.denotation import same_value
+from lrp_axioms.axioms.decide.identity import differ_at, generic, identical, where
+from lrp_axioms.axioms.graph import (
+    LEAVES,
+    Node,
+    activation,
+    attend,
+    leaf,
+    linear,
+    parameter,
+    topological,
+)
+from lrp_axioms.axioms.rules.attention import softmax
+from lrp_axioms.axioms.rules.propagate import evaluate, explain
 
 THEMES = {61: ["Gradients"], 62: ["Gradients"]}
 MEANINGS = {

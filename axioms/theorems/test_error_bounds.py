@@ -26,12 +26,12 @@ import itertools
 import pytest
 import sympy as sp
 
-from axioms.decide.identity import generic, identical
-from axioms.rules.attention import value_only
-from axioms.rules.linear import add
-from axioms.rules.norms import layer_norm
-from axioms.rules.products import bilinear_epsilon
-from axioms.theorems.test_bypassed_softmax import missed
+from lrp_axioms.axioms.decide.identity import generic, identical
+from lrp_axioms.axioms.rules.attention import value_only
+from lrp_axioms.axioms.rules.linear import add
+from lrp_axioms.axioms.rules.norms import layer_norm
+from lrp_axioms.axioms.rules.products import bilinear_epsilon
+from lrp_axioms.axioms.theorems.test_bypassed_softmax import missed
 
 THEMES = {66: ["Softmax and attention", "Leave-One-Out and patching"]}
 MEANINGS = {

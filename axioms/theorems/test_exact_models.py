@@ -21,12 +21,12 @@ from dataclasses import replace
 import pytest
 import sympy as sp
 
-from axioms import kinds
-from axioms.composites import ATTNLRP, CP_LRP, GRADIENT_X_INPUT
-from axioms.decide.identity import differ_at, identical, value_at
-from axioms.graph import Node, attend, leaf, linear, parameter
-from axioms.rules.effects import leave_key_out
-from axioms.rules.propagate import evaluate, explain
+from lrp_axioms.axioms import kinds
+from lrp_axioms.axioms.composites import ATTNLRP, CP_LRP, GRADIENT_X_INPUT
+from lrp_axioms.axioms.decide.identity import differ_at, identical, value_at
+from lrp_axioms.axioms.graph import Node, attend, leaf, linear, parameter
+from lrp_axioms.axioms.rules.effects import leave_key_out
+from lrp_axioms.axioms.rules.propagate import evaluate, explain
 
 THEMES = {
     51: ["Models whose causes are known"],

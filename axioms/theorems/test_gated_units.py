@@ -21,15 +21,15 @@ Main statements
 import pytest
 import sympy as sp
 
-from axioms.composites import ATTNLRP, DEGREE, GRADIENT_X_INPUT
-from axioms.decide.denotation import denoted, same_value
-from axioms.decide.identity import differ_at, generic, identical
-from axioms.graph import activation, leaf, linear, relu
-from axioms.rules.activations import ACTIVATIONS, activation_gradient, identity
-from axioms.rules.attention import taylor
-from axioms.rules.ledger import ledger
-from axioms.rules.linear import add
-from axioms.rules.propagate import explain
+from lrp_axioms.axioms.composites import ATTNLRP, DEGREE, GRADIENT_X_INPUT
+from lrp_axioms.axioms.decide.denotation import denoted, same_value
+from lrp_axioms.axioms.decide.identity import differ_at, generic, identical
+from lrp_axioms.axioms.graph import activation, leaf, linear, relu
+from lrp_axioms.axioms.rules.activations import ACTIVATIONS, activation_gradient, identity
+from lrp_axioms.axioms.rules.attention import taylor
+from lrp_axioms.axioms.rules.ledger import ledger
+from lrp_axioms.axioms.rules.linear import add
+from lrp_axioms.axioms.rules.propagate import explain
 
 THEMES = {71: ["Conservation"]}
 DERIVATIONS = {71: ["product", "softmax", "activation"]}

@@ -12,11 +12,11 @@ Main statements
 import pytest
 import sympy as sp
 
-from axioms.decide.identity import differ_at, generic, identical, where
-from axioms.rules.activations import identity
-from axioms.rules.attention import softmax, taylor
-from axioms.rules.linear import add
-from axioms.rules.products import bilinear_epsilon
+from lrp_axioms.axioms.decide.identity import differ_at, generic, identical, where
+from lrp_axioms.axioms.rules.activations import identity
+from lrp_axioms.axioms.rules.attention import softmax, taylor
+from lrp_axioms.axioms.rules.linear import add
+from lrp_axioms.axioms.rules.products import bilinear_epsilon
 
 THEMES = {77: ["Softmax and attention"]}
 MEANINGS = {

@@ -8,13 +8,13 @@ Main statements
 import pytest
 import sympy as sp
 
-from axioms import kinds
-from axioms.composites import ATTNLRP
-from axioms.decide.identity import differ_at, identical
-from axioms.graph import Node, leaf, linear
-from axioms.rewrites.canonizers import merge_products
-from axioms.rules.effects import integrated_gradients
-from axioms.rules.propagate import evaluate, explain
+from lrp_axioms.axioms import kinds
+from lrp_axioms.axioms.composites import ATTNLRP
+from lrp_axioms.axioms.decide.identity import differ_at, identical
+from lrp_axioms.axioms.graph import Node, leaf, linear
+from lrp_axioms.axioms.rewrites.canonizers import merge_products
+from lrp_axioms.axioms.rules.effects import integrated_gradients
+from lrp_axioms.axioms.rules.propagate import evaluate, explain
 
 THEMES = {21: ["Gradients", "Implementation invariance"]}
 MEANINGS = {

@@ -14,8 +14,8 @@ Main statements
 import pytest
 import sympy as sp
 
-from axioms.decide.identity import differ_at, generic, identical, where
-from axioms.rules.norms import (
+from lrp_axioms.axioms.decide.identity import differ_at, generic, identical, where
+from lrp_axioms.axioms.rules.norms import (
     held_deviation,
     layer_norm,
     layer_norm_jacobian,

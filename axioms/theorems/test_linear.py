@@ -12,9 +12,16 @@ Main statements
 import pytest
 import sympy as sp
 
-from axioms.decide.identity import differ_at, generic, identical, limit, sign_cases, where
-from axioms.rules.effects import leave_one_out
-from axioms.rules.linear import add, epsilon, epsilon_without_bias, linear_map
+from lrp_axioms.axioms.decide.identity import (
+    differ_at,
+    generic,
+    identical,
+    limit,
+    sign_cases,
+    where,
+)
+from lrp_axioms.axioms.rules.effects import leave_one_out
+from lrp_axioms.axioms.rules.linear import add, epsilon, epsilon_without_bias, linear_map
 
 THEMES = {6: ["Linear layers, sums and activations", "Conservation", "Leave-One-Out and patching"]}
 DERIVATIONS = {6: ["linear", "linear without bias", "add"]}

@@ -17,13 +17,19 @@ import itertools
 import pytest
 import sympy as sp
 
-from axioms.composites import ATTNLRP
-from axioms.decide.identity import differ_at, generic, identical, limit, where
-from axioms.graph import leaf, topological
-from axioms.rewrites.canonizers import merge_products
-from axioms.rules.linear import add, add_by_size, epsilon, epsilon_without_bias, linear_map
-from axioms.rules.propagate import evaluate, explain
-from axioms.rules.rule import sign_of
+from lrp_axioms.axioms.composites import ATTNLRP
+from lrp_axioms.axioms.decide.identity import differ_at, generic, identical, limit, where
+from lrp_axioms.axioms.graph import leaf, topological
+from lrp_axioms.axioms.rewrites.canonizers import merge_products
+from lrp_axioms.axioms.rules.linear import (
+    add,
+    add_by_size,
+    epsilon,
+    epsilon_without_bias,
+    linear_map,
+)
+from lrp_axioms.axioms.rules.propagate import evaluate, explain
+from lrp_axioms.axioms.rules.rule import sign_of
 
 THEMES = {
     11: ["Implementation invariance", "Linear layers, sums and activations"],

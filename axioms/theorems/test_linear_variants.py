@@ -19,9 +19,16 @@ import itertools
 import pytest
 import sympy as sp
 
-from axioms.decide.identity import differ_at, identical, limit, where
-from axioms.rules.effects import leave_one_out
-from axioms.rules.linear import alpha_beta, contributions, epsilon, gamma, linear_map, z_plus
+from lrp_axioms.axioms.decide.identity import differ_at, identical, limit, where
+from lrp_axioms.axioms.rules.effects import leave_one_out
+from lrp_axioms.axioms.rules.linear import (
+    alpha_beta,
+    contributions,
+    epsilon,
+    gamma,
+    linear_map,
+    z_plus,
+)
 
 THEMES = {
     26: ["Linear layers, sums and activations"],

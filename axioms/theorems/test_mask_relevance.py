@@ -18,9 +18,9 @@ Main statements
 import pytest
 import sympy as sp
 
-from axioms.decide.identity import differ_at, generic, identical, value_at, where
-from axioms.rules.attention import value_only
-from axioms.rules.effects import leave_key_out, mask_relevance
+from lrp_axioms.axioms.decide.identity import differ_at, generic, identical, value_at, where
+from lrp_axioms.axioms.rules.attention import value_only
+from lrp_axioms.axioms.rules.effects import leave_key_out, mask_relevance
 
 THEMES = {
     54: ["Mask relevance", "Leave-One-Out and patching", "Gradients"],

@@ -13,15 +13,15 @@ Main statements
 import pytest
 import sympy as sp
 
-from axioms import kinds
-from axioms.composites import ATTNLRP, Composite
-from axioms.decide.identity import differ_at, identical
-from axioms.graph import leaf, linear, relu
-from axioms.rules.activations import identity
-from axioms.rules.linear import add
-from axioms.rules.products import equal_split
-from axioms.rules.propagate import evaluate, explain
-from axioms.rules.rule import sign_of
+from lrp_axioms.axioms import kinds
+from lrp_axioms.axioms.composites import ATTNLRP, Composite
+from lrp_axioms.axioms.decide.identity import differ_at, identical
+from lrp_axioms.axioms.graph import leaf, linear, relu
+from lrp_axioms.axioms.rules.activations import identity
+from lrp_axioms.axioms.rules.linear import add
+from lrp_axioms.axioms.rules.products import equal_split
+from lrp_axioms.axioms.rules.propagate import evaluate, explain
+from lrp_axioms.axioms.rules.rule import sign_of
 
 THEMES = {
     14: ["Linear layers, sums and activations"],

@@ -10,10 +10,10 @@ Main statements
 import pytest
 import sympy as sp
 
-from axioms.decide.identity import differ_at, generic, identical, limit, where
-from axioms.rules.activations import identity
-from axioms.rules.linear import epsilon
-from axioms.rules.norms import (
+from lrp_axioms.axioms.decide.identity import differ_at, generic, identical, limit, where
+from lrp_axioms.axioms.rules.activations import identity
+from lrp_axioms.axioms.rules.linear import epsilon
+from lrp_axioms.axioms.rules.norms import (
     held_deviation,
     held_root_mean_square,
     rms_norm,

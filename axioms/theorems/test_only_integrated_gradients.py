@@ -32,11 +32,11 @@ import itertools
 import pytest
 import sympy as sp
 
-from axioms.composites import GRADIENT_X_INPUT
-from axioms.decide.identity import differ_at, identical, value_at
-from axioms.graph import leaf
-from axioms.rules.effects import integrated_gradients, leave_one_out, shapley
-from axioms.rules.propagate import explain
+from lrp_axioms.axioms.composites import GRADIENT_X_INPUT
+from lrp_axioms.axioms.decide.identity import differ_at, identical, value_at
+from lrp_axioms.axioms.graph import leaf
+from lrp_axioms.axioms.rules.effects import integrated_gradients, leave_one_out, shapley
+from lrp_axioms.axioms.rules.propagate import explain
 
 THEMES = {68: ["Gradients", "Characterisation"]}
 MEANINGS = {

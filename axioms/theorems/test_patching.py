@@ -22,8 +22,8 @@ Main statements
 import pytest
 import sympy as sp
 
-from axioms.decide.identity import differ_at, generic, identical, value_at, where
-from axioms.rules.norms import (
+from lrp_axioms.axioms.decide.identity import differ_at, generic, identical, value_at, where
+from lrp_axioms.axioms.rules.norms import (
     held_deviation,
     held_root_mean_square,
     layer_norm,
@@ -31,7 +31,7 @@ from axioms.rules.norms import (
     rms_norm,
     rms_norm_gradient,
 )
-from axioms.rules.products import equal_split
+from lrp_axioms.axioms.rules.products import equal_split
 
 THEMES = {
     57: ["Leave-One-Out and patching", "Linear layers, sums and activations", "Norms", "Gradients"],

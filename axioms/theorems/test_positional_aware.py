@@ -21,14 +21,14 @@ import itertools
 import pytest
 import sympy as sp
 
-from axioms import kinds
-from axioms.composites import ATTNLRP, CP_LRP, STABILISER, TAYLOR
-from axioms.decide.denotation import denoted
-from axioms.decide.identity import differ_at, generic, identical
-from axioms.graph import Node, attend, leaf, linear
-from axioms.rules.ledger import ledger
-from axioms.rules.propagate import explain
-from axioms.theorems.positional import POSITION, total
+from lrp_axioms.axioms import kinds
+from lrp_axioms.axioms.composites import ATTNLRP, CP_LRP, STABILISER, TAYLOR
+from lrp_axioms.axioms.decide.denotation import denoted
+from lrp_axioms.axioms.decide.identity import differ_at, generic, identical
+from lrp_axioms.axioms.graph import Node, attend, leaf, linear
+from lrp_axioms.axioms.rules.ledger import ledger
+from lrp_axioms.axioms.rules.propagate import explain
+from lrp_axioms.axioms.theorems.positional import POSITION, total
 
 THEMES = {70: ["Position"]}
 DERIVATIONS = {70: ["product", "add", "scores", "softmax"]}

@@ -12,16 +12,16 @@ Main statements
 import pytest
 import sympy as sp
 
-from axioms import kinds
-from axioms.composites import ATTNLRP, STABILISER
-from axioms.decide.identity import differ_at, generic, identical, limit, where
-from axioms.graph import LEAVES, Node, leaf, parameter, topological
-from axioms.rules.attention import taylor
-from axioms.rules.ledger import causes, ledger, unknown_messages
-from axioms.rules.linear import add
-from axioms.rules.propagate import evaluate, explain
-from axioms.theorems import positional
-from axioms.theorems.positional import FAMILIES, total
+from lrp_axioms.axioms import kinds
+from lrp_axioms.axioms.composites import ATTNLRP, STABILISER
+from lrp_axioms.axioms.decide.identity import differ_at, generic, identical, limit, where
+from lrp_axioms.axioms.graph import LEAVES, Node, leaf, parameter, topological
+from lrp_axioms.axioms.rules.attention import taylor
+from lrp_axioms.axioms.rules.ledger import causes, ledger, unknown_messages
+from lrp_axioms.axioms.rules.linear import add
+from lrp_axioms.axioms.rules.propagate import evaluate, explain
+from lrp_axioms.axioms.theorems import positional
+from lrp_axioms.axioms.theorems.positional import FAMILIES, total
 
 THEMES = {
     45: ["Position", "Conservation", "Softmax and attention"],

@@ -19,13 +19,13 @@ from functools import partial
 import pytest
 import sympy as sp
 
-from axioms import kinds
-from axioms.composites import Composite
-from axioms.decide.identity import differ_at, identical
-from axioms.graph import leaf, topological
-from axioms.rewrites.canonizers import merge_products
-from axioms.rewrites.products import bracketings
-from axioms.rules.propagate import explain
+from lrp_axioms.axioms import kinds
+from lrp_axioms.axioms.composites import Composite
+from lrp_axioms.axioms.decide.identity import differ_at, identical
+from lrp_axioms.axioms.graph import leaf, topological
+from lrp_axioms.axioms.rewrites.canonizers import merge_products
+from lrp_axioms.axioms.rewrites.products import bracketings
+from lrp_axioms.axioms.rules.propagate import explain
 
 THEMES = {60: ["Characterisation"]}
 MEANINGS = {

@@ -25,16 +25,16 @@ from dataclasses import replace
 import pytest
 import sympy as sp
 
-from axioms import kinds
-from axioms.composites import GRADIENT_X_INPUT, LIBRAGRAD, RELP, Composite
-from axioms.decide.denotation import denoted, same_value
-from axioms.decide.identity import differ_at, generic, identical, value_at, where
-from axioms.graph import Node, activation, leaf, linear, parameter
-from axioms.rules.activations import ACTIVATIONS, activation_gradient, identity
-from axioms.rules.ledger import ledger
-from axioms.rules.propagate import RULES, evaluate, explain
-from axioms.theorems.test_conservation import DEVIATION, one_operation
-from axioms.theorems.test_conservation import same as same_logits
+from lrp_axioms.axioms import kinds
+from lrp_axioms.axioms.composites import GRADIENT_X_INPUT, LIBRAGRAD, RELP, Composite
+from lrp_axioms.axioms.decide.denotation import denoted, same_value
+from lrp_axioms.axioms.decide.identity import differ_at, generic, identical, value_at, where
+from lrp_axioms.axioms.graph import Node, activation, leaf, linear, parameter
+from lrp_axioms.axioms.rules.activations import ACTIVATIONS, activation_gradient, identity
+from lrp_axioms.axioms.rules.ledger import ledger
+from lrp_axioms.axioms.rules.propagate import RULES, evaluate, explain
+from lrp_axioms.axioms.theorems.test_conservation import DEVIATION, one_operation
+from lrp_axioms.axioms.theorems.test_conservation import same as same_logits
 
 THEMES = {73: ["Softmax and attention", "Linear layers, sums and activations", "Norms"]}
 DERIVATIONS = {

@@ -14,9 +14,9 @@ import itertools
 import pytest
 import sympy as sp
 
-from axioms.decide.identity import generic, identical, limit, sign_cases
-from axioms.rules.linear import add, epsilon
-from axioms.rules.products import bilinear_epsilon, equal_split
+from lrp_axioms.axioms.decide.identity import generic, identical, limit, sign_cases
+from lrp_axioms.axioms.rules.linear import add, epsilon
+from lrp_axioms.axioms.rules.products import bilinear_epsilon, equal_split
 
 THEMES = {22: ["Position"]}
 MEANINGS = {

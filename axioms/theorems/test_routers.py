@@ -22,15 +22,15 @@ Main statements
 import pytest
 import sympy as sp
 
-from axioms import kinds
-from axioms.composites import ATTNLRP, CONSTANT, CP_LRP, RELP, STABILISER, TAYLOR
-from axioms.decide.denotation import denoted, same_value
-from axioms.decide.identity import differ_at, generic, identical, where
-from axioms.graph import Node, activation, attend, leaf, linear, parameter
-from axioms.rules.attention import softmax, taylor
-from axioms.rules.ledger import ledger
-from axioms.rules.products import bilinear_epsilon
-from axioms.rules.propagate import explain
+from lrp_axioms.axioms import kinds
+from lrp_axioms.axioms.composites import ATTNLRP, CONSTANT, CP_LRP, RELP, STABILISER, TAYLOR
+from lrp_axioms.axioms.decide.denotation import denoted, same_value
+from lrp_axioms.axioms.decide.identity import differ_at, generic, identical, where
+from lrp_axioms.axioms.graph import Node, activation, attend, leaf, linear, parameter
+from lrp_axioms.axioms.rules.attention import softmax, taylor
+from lrp_axioms.axioms.rules.ledger import ledger
+from lrp_axioms.axioms.rules.products import bilinear_epsilon
+from lrp_axioms.axioms.rules.propagate import explain
 
 THEMES = {74: ["Norms"]}
 DERIVATIONS = {

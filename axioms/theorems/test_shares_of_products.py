@@ -22,14 +22,14 @@ import itertools
 import pytest
 import sympy as sp
 
-from axioms import kinds
-from axioms.composites import ATTNLRP
-from axioms.decide.identity import identical
-from axioms.graph import Node, leaf, linear
-from axioms.rewrites.canonizers import merge_products
-from axioms.rules.effects import integrated_gradients, shapley
-from axioms.rules.propagate import evaluate, explain
-from axioms.theorems.test_product_rules import LEFT, RIGHT, R, X, found, named
+from lrp_axioms.axioms import kinds
+from lrp_axioms.axioms.composites import ATTNLRP
+from lrp_axioms.axioms.decide.identity import identical
+from lrp_axioms.axioms.graph import Node, leaf, linear
+from lrp_axioms.axioms.rewrites.canonizers import merge_products
+from lrp_axioms.axioms.rules.effects import integrated_gradients, shapley
+from lrp_axioms.axioms.rules.propagate import evaluate, explain
+from lrp_axioms.axioms.theorems.test_product_rules import LEFT, RIGHT, R, X, found, named
 
 THEMES = {69: ["Products", "Implementation invariance"]}
 MEANINGS = {

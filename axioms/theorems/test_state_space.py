@@ -21,13 +21,13 @@ Main statements
 import pytest
 import sympy as sp
 
-from axioms import kinds
-from axioms.composites import ATTNLRP, CP_LRP, GRADIENT_X_INPUT, MAMBA_LRP, STABILISER
-from axioms.decide.denotation import denoted
-from axioms.decide.identity import differ_at, generic, identical
-from axioms.graph import Node, activation, leaf, linear
-from axioms.rules.ledger import causes, ledger
-from axioms.rules.propagate import explain
+from lrp_axioms.axioms import kinds
+from lrp_axioms.axioms.composites import ATTNLRP, CP_LRP, GRADIENT_X_INPUT, MAMBA_LRP, STABILISER
+from lrp_axioms.axioms.decide.denotation import denoted
+from lrp_axioms.axioms.decide.identity import differ_at, generic, identical
+from lrp_axioms.axioms.graph import Node, activation, leaf, linear
+from lrp_axioms.axioms.rules.ledger import causes, ledger
+from lrp_axioms.axioms.rules.propagate import explain
 
 THEMES = {72: ["Conservation"]}
 DERIVATIONS = {72: ["product", "state space step", "activation"]}

@@ -12,8 +12,8 @@ Main statements
 import pytest
 import sympy as sp
 
-from axioms.decide.identity import differ_at, generic, identical, sign_cases
-from axioms.rules.effects import sum_to_one
+from lrp_axioms.axioms.decide.identity import differ_at, generic, identical, sign_cases
+from lrp_axioms.axioms.rules.effects import sum_to_one
 
 THEMES = {76: ["Leave-One-Out and patching"]}
 MEANINGS = {

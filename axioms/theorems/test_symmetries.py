@@ -14,9 +14,9 @@ Main statements
 import pytest
 import sympy as sp
 
-from axioms.decide.identity import differ_at, generic, identical, limit, where
-from axioms.rules.linear import add, epsilon
-from axioms.rules.products import bilinear_epsilon
+from lrp_axioms.axioms.decide.identity import differ_at, generic, identical, limit, where
+from lrp_axioms.axioms.rules.linear import add, epsilon
+from lrp_axioms.axioms.rules.products import bilinear_epsilon
 
 THEMES = {17: ["Implementation invariance"]}
 MEANINGS = {

@@ -9,12 +9,12 @@ Main statements
 import pytest
 import sympy as sp
 
-from axioms.composites import ATTNLRP
-from axioms.decide.identity import generic, identical, limit
-from axioms.graph import TRANSPOSE, Node, leaf, linear
-from axioms.rewrites.canonizers import merge_attention
-from axioms.rules.products import chain_epsilon
-from axioms.rules.propagate import evaluate, explain
+from lrp_axioms.axioms.composites import ATTNLRP
+from lrp_axioms.axioms.decide.identity import generic, identical, limit
+from lrp_axioms.axioms.graph import TRANSPOSE, Node, leaf, linear
+from lrp_axioms.axioms.rewrites.canonizers import merge_attention
+from lrp_axioms.axioms.rules.products import chain_epsilon
+from lrp_axioms.axioms.rules.propagate import evaluate, explain
 
 THEMES = {9: ["Products", "Implementation invariance"]}
 DERIVATIONS = {9: ["merged attention"]}

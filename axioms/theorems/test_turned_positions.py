@@ -10,14 +10,14 @@ That rotary position receives half at every angle, also at 0, is theorem 22.
 import pytest
 import sympy as sp
 
-from axioms.composites import ATTNLRP
-from axioms.decide.identity import generic, identical
-from axioms.graph import leaf
-from axioms.rules.linear import add
-from axioms.rules.products import bilinear_epsilon, equal_split
-from axioms.rules.propagate import explain
-from axioms.theorems import positional
-from axioms.theorems.test_positions import arriving, symbols
+from lrp_axioms.axioms.composites import ATTNLRP
+from lrp_axioms.axioms.decide.identity import generic, identical
+from lrp_axioms.axioms.graph import leaf
+from lrp_axioms.axioms.rules.linear import add
+from lrp_axioms.axioms.rules.products import bilinear_epsilon, equal_split
+from lrp_axioms.axioms.rules.propagate import explain
+from lrp_axioms.axioms.theorems import positional
+from lrp_axioms.axioms.theorems.test_positions import arriving, symbols
 
 THEMES = {49: ["Position", "Softmax and attention"], 50: ["Position"]}
 MEANINGS = {

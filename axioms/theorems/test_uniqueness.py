@@ -16,14 +16,14 @@ import itertools
 import pytest
 import sympy as sp
 
-from axioms import kinds
-from axioms.composites import Composite
-from axioms.decide.identity import differ_at, generic, identical
-from axioms.graph import leaf, topological
-from axioms.rewrites.canonizers import merge_products
-from axioms.rewrites.products import bracketings
-from axioms.rules.linear import add_by_size
-from axioms.rules.propagate import explain
+from lrp_axioms.axioms import kinds
+from lrp_axioms.axioms.composites import Composite
+from lrp_axioms.axioms.decide.identity import differ_at, generic, identical
+from lrp_axioms.axioms.graph import leaf, topological
+from lrp_axioms.axioms.rewrites.canonizers import merge_products
+from lrp_axioms.axioms.rewrites.products import bracketings
+from lrp_axioms.axioms.rules.linear import add_by_size
+from lrp_axioms.axioms.rules.propagate import explain
 
 THEMES = {5: ["Products", "Characterisation"]}
 MEANINGS = {

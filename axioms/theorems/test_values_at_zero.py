@@ -14,13 +14,13 @@ Main statements
 import pytest
 import sympy as sp
 
-from axioms.composites import ATTNLRP
-from axioms.decide.identity import differ_at, identical
-from axioms.graph import leaf, parameter, relu
-from axioms.rules.activations import identity
-from axioms.rules.linear import add, epsilon
-from axioms.rules.products import equal_split
-from axioms.rules.propagate import explain
+from lrp_axioms.axioms.composites import ATTNLRP
+from lrp_axioms.axioms.decide.identity import differ_at, identical
+from lrp_axioms.axioms.graph import leaf, parameter, relu
+from lrp_axioms.axioms.rules.activations import identity
+from lrp_axioms.axioms.rules.linear import add, epsilon
+from lrp_axioms.axioms.rules.products import equal_split
+from lrp_axioms.axioms.rules.propagate import explain
 
 THEMES = {75: ["Linear layers, sums and activations"]}
 MEANINGS = {

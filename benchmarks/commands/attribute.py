@@ -5,12 +5,12 @@ from typing import Annotated
 
 import typer
 
-from benchmarks.commands.console import check_names, console, loading, mendable, track
-from benchmarks.commands.options import Address, Device, Model, completing
-from benchmarks.commands.output import answer
-from benchmarks.running.blocks import read_ahead
-from benchmarks.sources import streams
-from numeric.methods.catalogue import METHODS
+from lrp_axioms.benchmarks.commands.console import check_names, console, loading, mendable, track
+from lrp_axioms.benchmarks.commands.options import Address, Device, Model, completing
+from lrp_axioms.benchmarks.commands.output import answer
+from lrp_axioms.benchmarks.running.blocks import read_ahead
+from lrp_axioms.benchmarks.sources import streams
+from lrp_axioms.numeric.methods.catalogue import METHODS
 
 
 def attribute(
@@ -55,9 +55,9 @@ def attribute(
         # Reports errors in the first block before the model is loaded.
         texts = read_ahead(streams.texts(file, column=text_column, split=split))
         with loading("the model"):
-            from benchmarks.experiments import explained
-            from benchmarks.running import cluster
-            from benchmarks.sources import models
+            from lrp_axioms.benchmarks.experiments import explained
+            from lrp_axioms.benchmarks.running import cluster
+            from lrp_axioms.benchmarks.sources import models
 
             chosen = list(dict.fromkeys(method or ["attnlrp"]))
             check_names("--method", chosen, METHODS)
@@ -86,7 +86,7 @@ def attribute(
 
 
 def _verify(folder: Path):
-    from benchmarks.running import runner
+    from lrp_axioms.benchmarks.running import runner
 
     with mendable(str(folder)):
         found = runner.verify(folder)

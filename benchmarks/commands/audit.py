@@ -6,19 +6,19 @@ from typing import Annotated
 
 import typer
 
-from axioms.writing import write_named
-from benchmarks.commands.console import (
+from lrp_axioms.axioms.writing import write_named
+from lrp_axioms.benchmarks.commands.console import (
     check_files,
     check_names,
     loading,
     mendable,
     problems,
 )
-from benchmarks.commands.explain import is_text, pair
-from benchmarks.commands.options import Column, MethodOfRules, ModelFirst, Page, Target
-from benchmarks.commands.output import answer, present
-from benchmarks.sources.faults import check_sentence
-from numeric.methods.catalogue import WITH_RULES
+from lrp_axioms.benchmarks.commands.explain import is_text, pair
+from lrp_axioms.benchmarks.commands.options import Column, MethodOfRules, ModelFirst, Page, Target
+from lrp_axioms.benchmarks.commands.output import answer, present
+from lrp_axioms.benchmarks.sources.faults import check_sentence
+from lrp_axioms.numeric.methods.catalogue import WITH_RULES
 
 TEXT = "The plot is thin, but the acting is a quiet joy."
 FORMATS = ("PNG", "JPEG", "GIF", "BMP", "WEBP")  # other formats may run programs: EPS is PostScript
@@ -56,16 +56,16 @@ def audit(
     with mendable(f"--image {image}" if image else ""):
         inputs, given = inputs_of(classifier, texts, image)
     with mendable(catch=(ValueError, OSError, LookupError, ZeroDivisionError)):
-        from benchmarks.commands.targets import parse_target
+        from lrp_axioms.benchmarks.commands.targets import parse_target
 
         goal = parse_target(classifier, target, column, given["tokens"])
         facts = _audited(classifier, inputs, given, method, goal, epsilon, worst)
     if html:  # before anything is printed, which a reader may stop
-        from numeric.auditing.page import page
+        from lrp_axioms.numeric.auditing.page import page
 
         with mendable(f"--html {html}"):
             write_named(html, page(facts).encode())
-    from numeric.auditing.terminal import summary, terminal
+    from lrp_axioms.numeric.auditing.terminal import summary, terminal
 
     answer(**facts, wrote=[html])
     present(terminal(facts), summary(facts), wrote=[html])
@@ -94,7 +94,7 @@ def _check(method, epsilon, worst):
 def loaded(model, texts, image=None, *, attention=None):
     """Loads a classifier of texts or of images; ValueError for inputs that it does not take."""
     with loading("the model"):
-        from benchmarks.sources import models
+        from lrp_axioms.benchmarks.sources import models
 
         of_images = models.takes_images(model)
         if of_images and texts:
@@ -119,7 +119,7 @@ def text_inputs(classifier, texts):
         raise ValueError(f"{len(texts)} texts: pass one, in quotes if it has spaces")
     else:
         (text,) = texts or (TEXT,)
-    from numeric.models.texts import check_special, tokenized
+    from lrp_axioms.numeric.models.texts import check_special, tokenized
 
     check_special(classifier.tokenizer, [text])
     inputs = tokenized(classifier.tokenizer, [text], return_tensors="pt")
@@ -166,8 +166,8 @@ def _pattern():
 
 def _audited(classifier, inputs, given, method, target, epsilon, worst):
     with problems.status("auditing"):
-        from numeric.auditing.audit import audit
-        from numeric.auditing.data import Subject, plain
+        from lrp_axioms.numeric.auditing.audit import audit
+        from lrp_axioms.numeric.auditing.data import Subject, plain
 
         found = audit(classifier.model, inputs, method, target, epsilon=epsilon)
     subject = Subject(

@@ -6,9 +6,9 @@ from typing import Annotated
 import typer
 from rich.text import Text
 
-from axioms.check import check as checked
-from benchmarks.commands.console import mendable, problems
-from benchmarks.commands.output import answer, present
+from lrp_axioms.axioms.check import check as checked
+from lrp_axioms.benchmarks.commands.console import mendable, problems
+from lrp_axioms.benchmarks.commands.output import answer, present
 
 
 def check(

@@ -21,9 +21,9 @@ from rich.console import Console
 from rich.markup import escape
 from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeRemainingColumn
 
-from axioms.composites import UnassignedOperation
-from axioms.extras import MissingLibrary
-from numeric.spelling import did_you_mean, printable
+from lrp_axioms.axioms.composites import UnassignedOperation
+from lrp_axioms.axioms.extras import MissingLibrary
+from lrp_axioms.numeric.spelling import did_you_mean, printable
 
 SPELLED = {"█": "#", "░": "-", "−": "-", "–": "-", "—": "-", "≥": ">=", "≤": "<=", "→": "->",
            "ε": "eps", "τ": "tau", "Δ": "Delta", "α": "alpha", "β": "beta", "✓": "yes", "✗": "no",

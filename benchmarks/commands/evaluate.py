@@ -5,9 +5,9 @@ from typing import Annotated
 
 import typer
 
-from benchmarks.commands.console import loading, mendable, track
-from benchmarks.commands.options import Model
-from benchmarks.commands.output import answer, of_result, present
+from lrp_axioms.benchmarks.commands.console import loading, mendable, track
+from lrp_axioms.benchmarks.commands.options import Model
+from lrp_axioms.benchmarks.commands.output import answer, of_result, present
 
 SOME = "r, tau, MoRF, LeRF, Δ, 'top drop', LDS, 'soft sufficiency', 'soft comprehensiveness'"
 
@@ -34,8 +34,8 @@ def evaluate(
     """Rank methods by how faithful their maps are to a model, with paired intervals."""
     with mendable():
         with loading("the model"):
-            from benchmarks.experiments import faithfulness
-            from benchmarks.sources import models
+            from lrp_axioms.benchmarks.experiments import faithfulness
+            from lrp_axioms.benchmarks.sources import models
 
             maps = faithfulness.read(file)
             models.check_device(device)

@@ -9,23 +9,23 @@ from typing import Annotated
 
 import typer
 
-from axioms.extras import need
-from axioms.writing import write_named
-from benchmarks.commands import generated
-from benchmarks.commands.console import (
+from lrp_axioms.axioms.extras import need
+from lrp_axioms.axioms.writing import write_named
+from lrp_axioms.benchmarks.commands import generated
+from lrp_axioms.benchmarks.commands.console import (
     check_files,
     check_names,
     console,
     loading,
     mendable,
 )
-from benchmarks.commands.options import Column, Method, Target, completing
-from benchmarks.commands.output import answer, note, noting, present, write_each
-from benchmarks.names import MODELS
-from benchmarks.sources.faults import check_sentence, some
-from benchmarks.sources.files import lines
-from numeric.methods.catalogue import METHODS, WITH_RULES
-from numeric.spelling import LONGEST
+from lrp_axioms.benchmarks.commands.options import Column, Method, Target, completing
+from lrp_axioms.benchmarks.commands.output import answer, note, noting, present, write_each
+from lrp_axioms.benchmarks.names import MODELS
+from lrp_axioms.benchmarks.sources.faults import check_sentence, some
+from lrp_axioms.benchmarks.sources.files import lines
+from lrp_axioms.numeric.methods.catalogue import METHODS, WITH_RULES
+from lrp_axioms.numeric.spelling import LONGEST
 
 WORDS = "[MODEL] TEXT"  # ..., says Typer
 BUDGETED = ("loo", "budgeted-loo")
@@ -96,14 +96,14 @@ def explain(
     with mendable():
         default = MODELS[generate is not None or span is not None]
         model, texts = model_and_texts(words, default)
-        from benchmarks.commands.explained import (
+        from lrp_axioms.benchmarks.commands.explained import (
             each,
             explain_text,
             hint_to_quote,
             note_unknown,
             summary,
         )
-        from benchmarks.commands.targets import parse_target
+        from lrp_axioms.benchmarks.commands.targets import parse_target
 
         called = "line" if words[-1] == "-" else "text"
         each(texts, check_sentence, called)
@@ -126,8 +126,8 @@ def explain(
         return generated.explain(model, texts, generate, called=called, **options)
     with mendable():
         with loading("the model"):
-            from benchmarks.sources import models
-            from numeric.models.places import numbered_layers
+            from lrp_axioms.benchmarks.sources import models
+            from lrp_axioms.numeric.models.places import numbered_layers
 
             models.check_device(device)
             with hint_to_quote(words):
@@ -143,7 +143,7 @@ def explain(
             found = each(texts, one, called)
     wrote = [html]
     if html:  # before anything is printed, which a reader may stop
-        from numeric.results.result import page as page_of
+        from lrp_axioms.numeric.results.result import page as page_of
 
         with mendable(f"--html {html}"):
             page = page_of([one.section for one in found], found[0].attribution)

@@ -8,16 +8,16 @@ from dataclasses import dataclass, replace
 from rich.console import RenderableType
 from rich.text import Text
 
-from axioms.composites import UnassignedOperation
-from benchmarks.commands.output import LINES, first_lines, note
-from benchmarks.errors import UnavailableError
-from benchmarks.sources.faults import some
-from numeric.models.facts import facts_of
-from numeric.results import pictures, render
-from numeric.results.layer_maps import layer_maps, terminal
-from numeric.results.result import Attribution
-from numeric.results.result import made as made_of
-from numeric.results.result import section as section_of
+from lrp_axioms.axioms.composites import UnassignedOperation
+from lrp_axioms.benchmarks.commands.output import LINES, first_lines, note
+from lrp_axioms.benchmarks.errors import UnavailableError
+from lrp_axioms.benchmarks.sources.faults import some
+from lrp_axioms.numeric.models.facts import facts_of
+from lrp_axioms.numeric.results import pictures, render
+from lrp_axioms.numeric.results.layer_maps import layer_maps, terminal
+from lrp_axioms.numeric.results.result import Attribution
+from lrp_axioms.numeric.results.result import made as made_of
+from lrp_axioms.numeric.results.result import section as section_of
 
 TOP = 8  # tokens of a summary
 WORDS = 8  # lines of a long text in it
@@ -98,9 +98,9 @@ def explain_text(
     ``model`` is the name that the user gave.  The target is ``target(tokens)``, or the span
     ``columns(number of tokens)``.
     """
-    from numeric import explain
-    from numeric.models.texts import tokenized
-    from numeric.targets import span, terms
+    from lrp_axioms.numeric import explain
+    from lrp_axioms.numeric.models.texts import tokenized
+    from lrp_axioms.numeric.targets import span, terms
 
     (ids,) = tokenized(loaded.tokenizer, [text])["input_ids"]
     tokens = loaded.tokenizer.convert_ids_to_tokens(ids)
@@ -194,7 +194,7 @@ def unknown(tokenizer, text: str) -> list[str]:
         return []
     if not tokenizer.is_fast:
         return [x for x in tokenizer.tokenize(text) if _id(tokenizer, x) == tokenizer.unk_token_id]
-    from numeric.models.texts import tokenized
+    from lrp_axioms.numeric.models.texts import tokenized
 
     read = tokenized(tokenizer, text, return_offsets_mapping=True)
     places = zip(read["input_ids"], read["offset_mapping"], strict=True)

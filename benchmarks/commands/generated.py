@@ -8,8 +8,15 @@ from rich.console import RenderableType
 from rich.table import Table
 from rich.text import Text
 
-from benchmarks.commands.console import check_names, console, loading, mendable
-from benchmarks.commands.output import LINES, answer, first_lines, noting, present, write_each
+from lrp_axioms.benchmarks.commands.console import check_names, console, loading, mendable
+from lrp_axioms.benchmarks.commands.output import (
+    LINES,
+    answer,
+    first_lines,
+    noting,
+    present,
+    write_each,
+)
 
 UNITS = ("token", "word", "sentence", "segment")
 CAUSES = 4  # of a written token, in a summary
@@ -43,9 +50,9 @@ def explain(name, texts, count, *, by, method, html, png, device, called, **opti
     """Explains up to ``count`` tokens that the model ``name`` writes behind each of ``texts``."""
     with mendable():
         with loading("the model"):
-            from benchmarks.commands.explained import each, hint_to_quote, note_unknown
-            from benchmarks.sources import models
-            from numeric import explain_generation
+            from lrp_axioms.benchmarks.commands.explained import each, hint_to_quote, note_unknown
+            from lrp_axioms.benchmarks.sources import models
+            from lrp_axioms.numeric import explain_generation
 
             models.check_device(device)
             with hint_to_quote([name, *texts]):
@@ -86,7 +93,7 @@ def _parts(found) -> Iterator[RenderableType]:
 
 def _written(found):
     """Yields each written token, its logit, and the residual that no token's relevance holds."""
-    from numeric.generation.result import shown
+    from lrp_axioms.numeric.generation.result import shown
 
     numbers = (found.logit.tolist(), found.residual.tolist())
     return zip(map(shown, found.written), *numbers, strict=True)
@@ -101,7 +108,7 @@ def _short(found: Sequence) -> Iterator[Text]:
 
 
 def _lines(found):
-    from numeric.generation.result import shown, title
+    from lrp_axioms.numeric.generation.result import shown, title
 
     yield first_lines(Text(title(found), style="bold"), 1)
     for (token, logit, residual), row in zip(_written(found), found.relevance, strict=True):

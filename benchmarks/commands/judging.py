@@ -11,11 +11,11 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import TypeAlias
 
-from axioms.verdict import UNDECIDED, Judged, Verdict
-from numeric.spelling import printable
+from lrp_axioms.axioms.verdict import UNDECIDED, Judged, Verdict
+from lrp_axioms.numeric.spelling import printable
 
 PIECE = 2**16  # bytes of a line that are passed on at once
-MODULE = "axioms.own_rules.one_by_one"  # imported there alone: it takes half a second
+MODULE = "lrp_axioms.axioms.own_rules.one_by_one"  # imported there alone: it takes half a second
 Started: TypeAlias = Callable[[int, int, str], None]
 
 

@@ -6,11 +6,11 @@ import typer
 from rich.padding import Padding
 from rich.text import Text
 
-from benchmarks.commands.console import invocation, loading, mendable
-from benchmarks.commands.options import completing
-from benchmarks.commands.output import LINES, answer, first_lines, present
-from benchmarks.names import MODELS
-from numeric.methods.catalogue import METHODS
+from lrp_axioms.benchmarks.commands.console import invocation, loading, mendable
+from lrp_axioms.benchmarks.commands.options import completing
+from lrp_axioms.benchmarks.commands.output import LINES, answer, first_lines, present
+from lrp_axioms.benchmarks.names import MODELS
+from lrp_axioms.numeric.methods.catalogue import METHODS
 
 
 def methods():
@@ -44,7 +44,7 @@ def vocabulary(
 ):
     """Print the tokens that a model's tokenizer knows, in the order of their ids."""
     with mendable(), loading("the tokenizer"):
-        from benchmarks.sources import models
+        from lrp_axioms.benchmarks.sources import models
 
         tokens = models.vocabulary(model)
     answer(model=model, tokens=tokens)

@@ -6,8 +6,8 @@ from typing import Annotated
 
 import typer
 
-from benchmarks.names import MODELS
-from numeric.methods.catalogue import METHODS, WITH_RULES
+from lrp_axioms.benchmarks.names import MODELS
+from lrp_axioms.numeric.methods.catalogue import METHODS, WITH_RULES
 
 
 def completing(names: Iterable[str]) -> Callable[[str], list[str]]:

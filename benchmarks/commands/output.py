@@ -22,9 +22,15 @@ from rich.padding import Padding
 from rich.text import Text
 from typer.core import TyperCommand
 
-from axioms.writing import write_named
-from benchmarks.commands.console import answers_alone, console, invocation, mendable, problems
-from benchmarks.sources.faults import some
+from lrp_axioms.axioms.writing import write_named
+from lrp_axioms.benchmarks.commands.console import (
+    answers_alone,
+    console,
+    invocation,
+    mendable,
+    problems,
+)
+from lrp_axioms.benchmarks.sources.faults import some
 
 LINES = 24  # of a screen
 AROUND = 2  # lines below a table: how to see more, and the file that was written
@@ -155,7 +161,7 @@ def of_result(result, *, whole: bool = False) -> tuple[list, list]:
 
     ``whole``: the first table has every row.
     """
-    from benchmarks.experiments import tables
+    from lrp_axioms.benchmarks.experiments import tables
 
     notes = [Padding(Text(note), (0, 0, 0, 1)) for note in result.notes]
     shortest = tables.terminal(result)
@@ -168,7 +174,7 @@ def of_result(result, *, whole: bool = False) -> tuple[list, list]:
 
 def headline(result) -> list[RenderableType]:
     """Returns an experiment's title and first note, in few lines; without a note, its table."""
-    from benchmarks.experiments import tables
+    from lrp_axioms.benchmarks.experiments import tables
 
     title = first_lines(Text(result.title, style="bold"), 1)
     first = [first_lines(Text(note), NOTE) for note in result.notes[:1]]

@@ -6,12 +6,12 @@ from typing import Annotated
 import typer
 from rich.text import Text
 
-from axioms.composites import UnassignedOperation
-from benchmarks.commands.audit import TEXT, check_texts, inputs_of, loaded
-from benchmarks.commands.console import check_names, mendable, problems
-from benchmarks.commands.options import MethodOfRules, ModelFirst
-from benchmarks.commands.output import answer, present
-from numeric.methods.catalogue import WITH_RULES
+from lrp_axioms.axioms.composites import UnassignedOperation
+from lrp_axioms.benchmarks.commands.audit import TEXT, check_texts, inputs_of, loaded
+from lrp_axioms.benchmarks.commands.console import check_names, mendable, problems
+from lrp_axioms.benchmarks.commands.options import MethodOfRules, ModelFirst
+from lrp_axioms.benchmarks.commands.output import answer, present
+from lrp_axioms.numeric.methods.catalogue import WITH_RULES
 
 
 def plan(
@@ -32,7 +32,7 @@ def plan(
         check_texts(model, texts)
         classifier = loaded(model, texts)
         with problems.status("planning"):
-            from numeric import planning
+            from lrp_axioms.numeric import planning
 
             inputs, _ = inputs_of(classifier, texts)
             found = planning.plan(classifier.model, inputs, method)

@@ -7,8 +7,8 @@ from typing import Annotated
 import typer
 from rich.text import Text
 
-from axioms.extras import need
-from benchmarks.commands.console import (
+from lrp_axioms.axioms.extras import need
+from lrp_axioms.benchmarks.commands.console import (
     bars,
     console,
     each_with_bars,
@@ -17,7 +17,7 @@ from benchmarks.commands.console import (
     problems,
     track,
 )
-from benchmarks.commands.output import answer, first_lines, of_result, present
+from lrp_axioms.benchmarks.commands.output import answer, first_lines, of_result, present
 
 
 def prove(
@@ -54,7 +54,7 @@ def prove(
         need("lrp-axioms prove", "pytest")
         if certificates and certificates.exists() and any(certificates.iterdir()):
             raise ValueError(f"--certificates {certificates}: it is not empty; pass a new folder")
-    from benchmarks.experiments import theorems
+    from lrp_axioms.benchmarks.experiments import theorems
 
     place = f"--certificates {certificates}" if certificates else ""
     with mendable(place, catch=OSError):
@@ -71,7 +71,7 @@ def _prove_one(rules: Path | None, show: str | None, *, latex: bool, limit: int)
     if rules and (show is not None or latex):
         raise ValueError(f"--show and --latex print a theorem, {rules} holds rules; pass one only")
     if rules:
-        from benchmarks.commands.judging import judge_rules
+        from lrp_axioms.benchmarks.commands.judging import judge_rules
 
         every, shown = [], bars()
         verdicts = shown.add_task(rules.name, total=None)
@@ -98,8 +98,8 @@ def _prove_one(rules: Path | None, show: str | None, *, latex: bool, limit: int)
     if show is None:
         raise ValueError("--latex prints one theorem; pass its number as --show N too")
     need("lrp-axioms prove", "pytest")
-    from axioms.pages import latex as printed
-    from axioms.pages import show as pages
+    from lrp_axioms.axioms.pages import latex as printed
+    from lrp_axioms.axioms.pages import show as pages
 
     page = pages.page(show)
     text = printed.latex(page) if latex else pages.text(page)

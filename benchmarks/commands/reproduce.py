@@ -7,9 +7,9 @@ from typing import Annotated
 
 import typer
 
-from axioms.extras import need
-from benchmarks import names
-from benchmarks.commands.console import (
+from lrp_axioms.axioms.extras import need
+from lrp_axioms.benchmarks import names
+from lrp_axioms.benchmarks.commands.console import (
     bars,
     console,
     each_with_bars,
@@ -18,8 +18,8 @@ from benchmarks.commands.console import (
     mendable,
     track,
 )
-from benchmarks.commands.options import Address, Device, completing
-from benchmarks.commands.output import answer, headline, of_result, present
+from lrp_axioms.benchmarks.commands.options import Address, Device, completing
+from lrp_axioms.benchmarks.commands.output import answer, headline, of_result, present
 
 MORE_TABLES = [table for table in names.TABLES if table not in names.DEFAULT_TABLES]
 LONG = 60  # seconds of a run that is announced
@@ -86,13 +86,13 @@ def reproduce(
     """
     with loading("the model and the texts"), mendable():
         need("lrp-axioms reproduce", "matplotlib", "pytest", "sklearn")
-        from benchmarks.experiments import forecast as forecasts
-        from benchmarks.experiments import reproduce as experiments
-        from benchmarks.experiments.record import Request, experiment
-        from benchmarks.experiments.text import check
-        from benchmarks.running import cluster
-        from benchmarks.running.workers import cores
-        from benchmarks.sources import data, models
+        from lrp_axioms.benchmarks.experiments import forecast as forecasts
+        from lrp_axioms.benchmarks.experiments import reproduce as experiments
+        from lrp_axioms.benchmarks.experiments.record import Request, experiment
+        from lrp_axioms.benchmarks.experiments.text import check
+        from lrp_axioms.benchmarks.running import cluster
+        from lrp_axioms.benchmarks.running.workers import cores
+        from lrp_axioms.benchmarks.sources import data, models
 
         place = cluster.engine(engine, address=address, device=device)
         device = "cpu" if place.device else device or "cpu"  # here, the first text is tried
@@ -147,7 +147,7 @@ def report(
     """Render all results of a folder, and of the folders in it, as HTML and Markdown."""
     with mendable(str(folder)):
         need("lrp-axioms report", "matplotlib")
-        from benchmarks.experiments import report as pages
+        from lrp_axioms.benchmarks.experiments import report as pages
 
         written = list(pages.write(folder))
     answer(wrote=written)

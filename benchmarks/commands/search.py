@@ -5,9 +5,9 @@ from typing import Annotated
 import typer
 from rich.text import Text
 
-from benchmarks.commands.console import check_names, mendable, problems
-from benchmarks.commands.options import completing
-from benchmarks.commands.output import answer, present
+from lrp_axioms.benchmarks.commands.console import check_names, mendable, problems
+from lrp_axioms.benchmarks.commands.options import completing
+from lrp_axioms.benchmarks.commands.output import answer, present
 
 OPERATIONS = ("product", "sum")
 SHORT = 3  # rules, of up to four lines each, that fit a screen beside the answer
@@ -34,8 +34,8 @@ def search(
     names = [x for x in dict.fromkeys(given) if x]
     with mendable():
         check_names("OPERATION", [operation], OPERATIONS)
-        from axioms import kinds
-        from axioms.search import solve, templates, words
+        from lrp_axioms.axioms import kinds
+        from lrp_axioms.axioms.search import solve, templates, words
 
         template = templates.Template(
             kinds.PRODUCT if operation == "product" else kinds.ADD, degree

@@ -3,11 +3,11 @@
 import re
 from collections.abc import Iterator, Sequence
 
-from benchmarks.commands.output import note, noting
-from benchmarks.sources.faults import some
-from numeric.models.facts import facts_of
-from numeric.targets import Target, answer, logit
-from numeric.targets.naming import label_numbers, resolve_names, single_token, text_ids
+from lrp_axioms.benchmarks.commands.output import note, noting
+from lrp_axioms.benchmarks.sources.faults import some
+from lrp_axioms.numeric.models.facts import facts_of
+from lrp_axioms.numeric.targets import Target, answer, logit
+from lrp_axioms.numeric.targets.naming import label_numbers, resolve_names, single_token, text_ids
 
 
 def parse_target(loaded, name: str | None, column: int | None, tokens: Sequence[str]):

@@ -9,7 +9,7 @@ import matplotlib as mpl
 import numpy as np
 from matplotlib.figure import Figure
 
-from benchmarks.experiments.record import experiment
+from lrp_axioms.benchmarks.experiments.record import experiment
 
 GREYS = {"all": "0.25", "content": "0.65"}
 STYLE = {"font.size": 9, "axes.spines.top": False, "axes.spines.right": False}

@@ -9,14 +9,14 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from benchmarks.experiments import text
-from benchmarks.experiments.rows import Row
-from benchmarks.running import blocks, runner
-from benchmarks.running.manifest import Manifest
-from benchmarks.running.workers import IN_PROCESS, Engine, Track, untracked
-from benchmarks.sources.data import unlabelled
-from benchmarks.sources.faults import sound
-from benchmarks.sources.models import Classifier
+from lrp_axioms.benchmarks.experiments import text
+from lrp_axioms.benchmarks.experiments.rows import Row
+from lrp_axioms.benchmarks.running import blocks, runner
+from lrp_axioms.benchmarks.running.manifest import Manifest
+from lrp_axioms.benchmarks.running.workers import IN_PROCESS, Engine, Track, untracked
+from lrp_axioms.benchmarks.sources.data import unlabelled
+from lrp_axioms.benchmarks.sources.faults import sound
+from lrp_axioms.benchmarks.sources.models import Classifier
 
 CUT = "texts that fill all positions"
 

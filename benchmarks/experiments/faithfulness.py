@@ -6,16 +6,16 @@ from pathlib import Path
 
 import numpy as np
 
-from benchmarks.experiments import text
-from benchmarks.experiments.maps import SEED, means, too_few
-from benchmarks.experiments.record import Experiment, number, value
-from benchmarks.experiments.result import Result, joined
-from benchmarks.running.workers import Track, untracked
-from benchmarks.sources import faults, files
-from benchmarks.sources.data import unlabelled
-from benchmarks.sources.models import Classifier
-from numeric.evaluation.correlation import bootstrap_mean
-from numeric.evaluation.faithfulness import LOWER, MEASURES, evaluate
+from lrp_axioms.benchmarks.experiments import text
+from lrp_axioms.benchmarks.experiments.maps import SEED, means, too_few
+from lrp_axioms.benchmarks.experiments.record import Experiment, number, value
+from lrp_axioms.benchmarks.experiments.result import Result, joined
+from lrp_axioms.benchmarks.running.workers import Track, untracked
+from lrp_axioms.benchmarks.sources import faults, files
+from lrp_axioms.benchmarks.sources.data import unlabelled
+from lrp_axioms.benchmarks.sources.models import Classifier
+from lrp_axioms.numeric.evaluation.correlation import bootstrap_mean
+from lrp_axioms.numeric.evaluation.faithfulness import LOWER, MEASURES, evaluate
 
 COLUMNS = ("text", "relevance")
 OPTIONAL = {"method": "relevance", "target": None}

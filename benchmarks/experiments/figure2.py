@@ -2,12 +2,19 @@
 
 import numpy as np
 
-from axioms.kinds import IDENTITY
-from benchmarks.experiments.maps import SEED, Measured, correlations, means, stacked, statistics
-from benchmarks.experiments.record import DASH, Experiment, number, value
-from benchmarks.experiments.result import Result
-from benchmarks.experiments.rows import LOO, cells, layers_label
-from numeric.evaluation.correlation import bootstrap_mean
+from lrp_axioms.axioms.kinds import IDENTITY
+from lrp_axioms.benchmarks.experiments.maps import (
+    SEED,
+    Measured,
+    correlations,
+    means,
+    stacked,
+    statistics,
+)
+from lrp_axioms.benchmarks.experiments.record import DASH, Experiment, number, value
+from lrp_axioms.benchmarks.experiments.result import Result
+from lrp_axioms.benchmarks.experiments.rows import LOO, cells, layers_label
+from lrp_axioms.numeric.evaluation.correlation import bootstrap_mean
 
 MARKERS = {"front to back": "o", "back to front": "s", "single layer": "^"}
 SUM_TO_ONE = "r all, sum to one"
@@ -118,7 +125,7 @@ def figure(result, *, narrow: bool = False):
 
     The panels are side by side, or below each other on a ``narrow`` page.
     """
-    from benchmarks.experiments import drawing
+    from lrp_axioms.benchmarks.experiments import drawing
 
     figure = drawing.empty(4.4, 8) if narrow else drawing.empty(10, 3.6)
     panels = {key: title for key, title in PANELS.items() if key in result.rows[0]}

@@ -9,14 +9,14 @@ from functools import partial
 import numpy as np
 import torch
 
-from benchmarks.experiments import text
-from benchmarks.experiments.record import Request
-from benchmarks.running.threads import one_thread
-from benchmarks.running.timing import alternate, random_text
-from numeric import attribute
-from numeric.methods.catalogue import METHODS, ONE_PASS
-from numeric.methods.memory_budget import bytes_kept
-from numeric.models.facts import facts_of
+from lrp_axioms.benchmarks.experiments import text
+from lrp_axioms.benchmarks.experiments.record import Request
+from lrp_axioms.benchmarks.running.threads import one_thread
+from lrp_axioms.benchmarks.running.timing import alternate, random_text
+from lrp_axioms.numeric import attribute
+from lrp_axioms.numeric.methods.catalogue import METHODS, ONE_PASS
+from lrp_axioms.numeric.methods.memory_budget import bytes_kept
+from lrp_axioms.numeric.models.facts import facts_of
 
 TIMED = 1024  # tokens of the batch that is timed
 UNIT = 1 if sys.platform == "darwin" else 1024  # bytes of a unit of ``ru_maxrss``

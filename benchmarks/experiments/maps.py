@@ -8,9 +8,9 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from benchmarks.experiments.result import Result, joined
-from benchmarks.experiments.rows import Row
-from numeric.evaluation.correlation import bootstrap_mean, kendall, normalise, pearson
+from lrp_axioms.benchmarks.experiments.result import Result, joined
+from lrp_axioms.benchmarks.experiments.rows import Row
+from lrp_axioms.numeric.evaluation.correlation import bootstrap_mean, kendall, normalise, pearson
 
 SEED = 0  # of the bootstrap
 FEW = 20  # texts, below which resampling them says little about others

@@ -1,9 +1,9 @@
 """How much the choices that the paper leaves open change the agreement with Leave-One-Out."""
 
-from benchmarks.experiments.maps import Measured, correlations, means
-from benchmarks.experiments.record import Experiment, number, value
-from benchmarks.experiments.result import Result, undefined
-from benchmarks.experiments.rows import LOO, LRP
+from lrp_axioms.benchmarks.experiments.maps import Measured, correlations, means
+from lrp_axioms.benchmarks.experiments.record import Experiment, number, value
+from lrp_axioms.benchmarks.experiments.result import Result, undefined
+from lrp_axioms.benchmarks.experiments.rows import LOO, LRP
 
 REFERENCES = {
     "LOO": "attention mask",

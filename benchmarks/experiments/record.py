@@ -7,13 +7,20 @@ from importlib import import_module
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from benchmarks.experiments.result import Result
-from benchmarks.names import EXPERIMENTS
-from benchmarks.running.workers import IN_PROCESS, Each, Engine, Track, in_turn, untracked
+from lrp_axioms.benchmarks.experiments.result import Result
+from lrp_axioms.benchmarks.names import EXPERIMENTS
+from lrp_axioms.benchmarks.running.workers import (
+    IN_PROCESS,
+    Each,
+    Engine,
+    Track,
+    in_turn,
+    untracked,
+)
 
 if TYPE_CHECKING:  # who only shows results needs neither texts nor models
-    from benchmarks.sources.data import Texts
-    from benchmarks.sources.models import Classifier
+    from lrp_axioms.benchmarks.sources.data import Texts
+    from lrp_axioms.benchmarks.sources.models import Classifier
 
 
 DASH = "–"  # no such value

@@ -9,16 +9,16 @@ from pathlib import Path
 
 from jinja2 import Environment, StrictUndefined
 
-from axioms.writing import remove_drafts, write_atomically
-from benchmarks.errors import RunError
-from benchmarks.experiments import tables
-from benchmarks.experiments.record import experiment
-from benchmarks.experiments.result import Result, read
-from benchmarks.names import EXPERIMENTS
-from benchmarks.running import folders
-from benchmarks.running.provenance import provenance
-from numeric.results.render import fixed
-from numeric.spelling import printable
+from lrp_axioms.axioms.writing import remove_drafts, write_atomically
+from lrp_axioms.benchmarks.errors import RunError
+from lrp_axioms.benchmarks.experiments import tables
+from lrp_axioms.benchmarks.experiments.record import experiment
+from lrp_axioms.benchmarks.experiments.result import Result, read
+from lrp_axioms.benchmarks.names import EXPERIMENTS
+from lrp_axioms.benchmarks.running import folders
+from lrp_axioms.benchmarks.running.provenance import provenance
+from lrp_axioms.numeric.results.render import fixed
+from lrp_axioms.numeric.spelling import printable
 
 log = logging.getLogger(__name__)
 
@@ -66,7 +66,9 @@ def write(folder: Path) -> list[Path]:
 
 def _section(result):
     """Returns the parts of a result that the page shows."""
-    from benchmarks.experiments import drawing  # matplotlib, which a broken folder does without
+    from lrp_axioms.benchmarks.experiments import (
+        drawing,  # matplotlib, which a broken folder does without
+    )
 
     record = experiment(result.table)
     try:

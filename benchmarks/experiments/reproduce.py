@@ -5,16 +5,16 @@ import time
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field, replace
 
-from axioms.writing import write_atomically
-from benchmarks.errors import RunError
-from benchmarks.experiments import report, rows, text
-from benchmarks.experiments.maps import Run, measured
-from benchmarks.experiments.record import Experiment, Request, experiment
-from benchmarks.experiments.result import Result
-from benchmarks.names import DEFAULT_TABLES, ON_TEXTS, TABLES
-from benchmarks.running.workers import IN_PROCESS, Engine, processes
-from benchmarks.sources.data import SOURCES, Texts
-from numeric.spelling import did_you_mean
+from lrp_axioms.axioms.writing import write_atomically
+from lrp_axioms.benchmarks.errors import RunError
+from lrp_axioms.benchmarks.experiments import report, rows, text
+from lrp_axioms.benchmarks.experiments.maps import Run, measured
+from lrp_axioms.benchmarks.experiments.record import Experiment, Request, experiment
+from lrp_axioms.benchmarks.experiments.result import Result
+from lrp_axioms.benchmarks.names import DEFAULT_TABLES, ON_TEXTS, TABLES
+from lrp_axioms.benchmarks.running.workers import IN_PROCESS, Engine, processes
+from lrp_axioms.benchmarks.sources.data import SOURCES, Texts
+from lrp_axioms.numeric.spelling import did_you_mean
 
 
 def reproduce(
@@ -29,7 +29,9 @@ def reproduce(
     Raises RunError where the output holds a run of another configuration, or a broken result, and
     ValueError for images that cannot be read.
     """
-    from benchmarks.experiments import drawing  # matplotlib, which who only measures does without
+    from lrp_axioms.benchmarks.experiments import (
+        drawing,  # matplotlib, which who only measures does without
+    )
 
     runs = Runs(needed_rows(request, wanted))  # before anything runs
     records = [experiment(table) for table in wanted]

@@ -11,10 +11,10 @@ from typing import Any
 import pyarrow as pa
 import pyarrow.parquet as pq
 
-from axioms import schema
-from axioms.writing import remove_drafts, write_atomically
-from benchmarks.errors import RunError
-from benchmarks.running.provenance import provenance
+from lrp_axioms.axioms import schema
+from lrp_axioms.axioms.writing import remove_drafts, write_atomically
+from lrp_axioms.benchmarks.errors import RunError
+from lrp_axioms.benchmarks.running.provenance import provenance
 
 
 @dataclass(frozen=True, kw_only=True)

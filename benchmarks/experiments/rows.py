@@ -9,8 +9,8 @@ from dataclasses import asdict, dataclass, field, replace
 from pathlib import Path
 from typing import Any
 
-from axioms import kinds, schema
-from axioms.composites import (
+from lrp_axioms.axioms import kinds, schema
+from lrp_axioms.axioms.composites import (
     ATTNLRP,
     CP_LRP,
     DEPASS,
@@ -20,9 +20,9 @@ from axioms.composites import (
     Composite,
     bypass_softmax,
 )
-from benchmarks.experiments.record import experiment
-from benchmarks.names import ON_TEXTS
-from numeric.methods.catalogue import METHODS
+from lrp_axioms.benchmarks.experiments.record import experiment
+from lrp_axioms.benchmarks.names import ON_TEXTS
+from lrp_axioms.numeric.methods.catalogue import METHODS
 
 FOLDER = Path(__file__).parents[1] / "configs"
 
@@ -95,7 +95,7 @@ class Row:
 
     def steps(self) -> dict[str, str]:
         """Returns label -> number of steps in words, for variants that sum along a path."""
-        from numeric.methods.options import resolve
+        from lrp_axioms.numeric.methods.options import resolve
 
         used = {k: resolve(v.method, v.options)[2] for k, v in self.composites(1).items()}
         return {label: _steps(**options) for label, options in used.items() if "steps" in options}
@@ -117,7 +117,7 @@ def layers_label(layers, softmax: str = kinds.TAYLOR) -> str:
 
 
 def _steps(*, steps, tolerance, **_):
-    from numeric.methods.integrated_gradients import DOUBLINGS
+    from lrp_axioms.numeric.methods.integrated_gradients import DOUBLINGS
 
     more = f", and up to {steps * 2**DOUBLINGS} where {tolerance} logits or more are left"
     return f"{steps} steps" + ("" if tolerance is None else more)
@@ -214,8 +214,8 @@ def _problems(found):
 
 
 def _variant_problems(place, options):
-    from numeric.methods.options import resolve
-    from numeric.methods.removals import REMOVALS
+    from lrp_axioms.numeric.methods.options import resolve
+    from lrp_axioms.numeric.methods.removals import REMOVALS
 
     if not isinstance(options, dict):
         yield f"{place} is no table; write [{place}] with a method in it"

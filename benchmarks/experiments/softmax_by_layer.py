@@ -2,16 +2,18 @@
 
 import numpy as np
 
-from benchmarks.experiments.maps import Measured, means, statistics
-from benchmarks.experiments.record import Experiment, number, value
-from benchmarks.experiments.result import Result
-from benchmarks.experiments.rows import LOO
+from lrp_axioms.benchmarks.experiments.maps import Measured, means, statistics
+from lrp_axioms.benchmarks.experiments.record import Experiment, number, value
+from lrp_axioms.benchmarks.experiments.result import Result
+from lrp_axioms.benchmarks.experiments.rows import LOO
 
 
 def layer_errors(row, classifier, data, shard) -> dict[str, list]:
     """Computes attention entropy and the errors of §3.2, per text and layer (counted from 1)."""
-    from benchmarks.experiments import text  # which loads Transformers: only who measures needs it
-    from numeric.evaluation.softmax_errors import softmax_errors
+    from lrp_axioms.benchmarks.experiments import (
+        text,  # which loads Transformers: only who measures needs it
+    )
+    from lrp_axioms.numeric.evaluation.softmax_errors import softmax_errors
 
     found = vars(softmax_errors(classifier.model, text.in_batch(classifier, data, shard)[0]))
     values = {key: np.asarray(x) for key, x in found.items() if np.ndim(x) == 2}
@@ -73,7 +75,7 @@ def _notes(rows):
 
 def figure(result):
     """Draws by layer flatness, the errors of §3.2, and the gain of bypassing that layer."""
-    from benchmarks.experiments import drawing
+    from lrp_axioms.benchmarks.experiments import drawing
 
     figure = drawing.empty(8, 3.2)
     axes, gain = figure.subplots(1, 2)

@@ -2,11 +2,11 @@
 
 import numpy as np
 
-from benchmarks.experiments.maps import SEED, Measured, means
-from benchmarks.experiments.record import Experiment, interval, number
-from benchmarks.experiments.result import Result
-from benchmarks.experiments.rows import LOO, LRP
-from numeric.evaluation.correlation import bootstrap_mean, pearson
+from lrp_axioms.benchmarks.experiments.maps import SEED, Measured, means
+from lrp_axioms.benchmarks.experiments.record import Experiment, interval, number
+from lrp_axioms.benchmarks.experiments.result import Result
+from lrp_axioms.benchmarks.experiments.rows import LOO, LRP
+from lrp_axioms.numeric.evaluation.correlation import bootstrap_mean, pearson
 
 # Each returns the tokens that count; ends: the first present token, [CLS], and the last, [SEP].
 TOKENS = {

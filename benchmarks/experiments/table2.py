@@ -4,11 +4,19 @@ from collections.abc import Mapping
 
 import numpy as np
 
-from benchmarks.experiments.maps import GAP, SEED, Measured, means, stacked, statistics, too_few
-from benchmarks.experiments.record import Experiment, interval, number, percent, value
-from benchmarks.experiments.result import Result, undefined
-from benchmarks.experiments.rows import LOO
-from numeric.evaluation.correlation import bootstrap_mean, flipped
+from lrp_axioms.benchmarks.experiments.maps import (
+    GAP,
+    SEED,
+    Measured,
+    means,
+    stacked,
+    statistics,
+    too_few,
+)
+from lrp_axioms.benchmarks.experiments.record import Experiment, interval, number, percent, value
+from lrp_axioms.benchmarks.experiments.result import Result, undefined
+from lrp_axioms.benchmarks.experiments.rows import LOO
+from lrp_axioms.numeric.evaluation.correlation import bootstrap_mean, flipped
 
 METHODS = ("LOO", "IG", "Rollout", "AttnLRP", "CP-LRP")  # in the order of the paper, before others
 OTHERS = ("identity softmax", "RelP", "LibraGrad", "DePass", "PA-LRP", "GIM", "AtMan")
@@ -97,7 +105,7 @@ def _compared(gap):
 
 def figure(result):
     """Draws r with LOO by method, over all and over content tokens, with the paper's marks."""
-    from benchmarks.experiments import drawing
+    from lrp_axioms.benchmarks.experiments import drawing
 
     pairs = zip(result.rows[::2], result.rows[1::2], strict=True)
     pairs = [(row, paper) for row, paper in pairs if row["method"] != "LOO"]

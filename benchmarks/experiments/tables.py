@@ -8,8 +8,8 @@ from rich import box
 from rich.table import Table
 from rich.text import Text
 
-from benchmarks.experiments.record import DASH, experiment
-from benchmarks.experiments.result import Result
+from lrp_axioms.benchmarks.experiments.record import DASH, experiment
+from lrp_axioms.benchmarks.experiments.result import Result
 
 Rows = Callable[[dict], bool]
 """Chooses the rows of a long table that are shown."""

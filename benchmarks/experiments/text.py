@@ -14,27 +14,27 @@ from pathlib import Path
 
 import torch
 
-from axioms.composites import Composite, UnassignedOperation
-from benchmarks.experiments.maps import GAP, Run
-from benchmarks.experiments.record import experiment
-from benchmarks.experiments.rows import MASK, Row, Variant
-from benchmarks.names import ON_TEXTS
-from benchmarks.running import runner
-from benchmarks.running.blocks import block
-from benchmarks.running.threads import one_thread
-from benchmarks.running.timing import alternate
-from benchmarks.running.workers import IN_PROCESS, Engine, Track, untracked
-from benchmarks.sources.data import Texts
-from benchmarks.sources.models import Classifier
-from benchmarks.sources.tokens import Read
-from numeric import Attribution, attribute
-from numeric.evaluation.perturbation import ORDERS, perturbation_curves
-from numeric.layer_mixes import sweep
-from numeric.methods.amplification import AmplifiedRelevance
-from numeric.models import families
-from numeric.models.batches import Batch
-from numeric.models.facts import facts_of
-from numeric.models.inputs import prepare
+from lrp_axioms.axioms.composites import Composite, UnassignedOperation
+from lrp_axioms.benchmarks.experiments.maps import GAP, Run
+from lrp_axioms.benchmarks.experiments.record import experiment
+from lrp_axioms.benchmarks.experiments.rows import MASK, Row, Variant
+from lrp_axioms.benchmarks.names import ON_TEXTS
+from lrp_axioms.benchmarks.running import runner
+from lrp_axioms.benchmarks.running.blocks import block
+from lrp_axioms.benchmarks.running.threads import one_thread
+from lrp_axioms.benchmarks.running.timing import alternate
+from lrp_axioms.benchmarks.running.workers import IN_PROCESS, Engine, Track, untracked
+from lrp_axioms.benchmarks.sources.data import Texts
+from lrp_axioms.benchmarks.sources.models import Classifier
+from lrp_axioms.benchmarks.sources.tokens import Read
+from lrp_axioms.numeric import Attribution, attribute
+from lrp_axioms.numeric.evaluation.perturbation import ORDERS, perturbation_curves
+from lrp_axioms.numeric.layer_mixes import sweep
+from lrp_axioms.numeric.methods.amplification import AmplifiedRelevance
+from lrp_axioms.numeric.models import families
+from lrp_axioms.numeric.models.batches import Batch
+from lrp_axioms.numeric.models.facts import facts_of
+from lrp_axioms.numeric.models.inputs import prepare
 
 SHARD = 32, 4096  # a part holds at most so many texts, and tokens
 FEW = 3  # words of the text that tries a row

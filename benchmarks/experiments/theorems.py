@@ -4,12 +4,12 @@ from collections import Counter
 from dataclasses import asdict
 from pathlib import Path
 
-from axioms.evidence.certificates import certify
-from axioms.evidence.prove import numbered, prove
-from axioms.evidence.statements import THEOREMS
-from benchmarks.experiments.record import Experiment, value
-from benchmarks.experiments.result import Result
-from benchmarks.running.workers import Each, Track, collected, in_turn, untracked
+from lrp_axioms.axioms.evidence.certificates import certify
+from lrp_axioms.axioms.evidence.prove import numbered, prove
+from lrp_axioms.axioms.evidence.statements import THEOREMS
+from lrp_axioms.benchmarks.experiments.record import Experiment, value
+from lrp_axioms.benchmarks.experiments.result import Result
+from lrp_axioms.benchmarks.running.workers import Each, Track, collected, in_turn, untracked
 
 MATTER = (
     "test_equal_split_gives_6_6_12_and_12_6_6_where_leave_one_out_gives_24_24_24",

@@ -7,15 +7,15 @@ from collections.abc import Sequence
 from functools import partial
 from typing import TYPE_CHECKING
 
-import numeric
-from benchmarks.experiments import text
-from benchmarks.experiments.record import Experiment, number, value
-from benchmarks.experiments.result import Result
-from benchmarks.running.timing import alternate, plain_gradient, random_text
-from benchmarks.running.workers import Track, untracked
+from lrp_axioms import numeric
+from lrp_axioms.benchmarks.experiments import text
+from lrp_axioms.benchmarks.experiments.record import Experiment, number, value
+from lrp_axioms.benchmarks.experiments.result import Result
+from lrp_axioms.benchmarks.running.timing import alternate, plain_gradient, random_text
+from lrp_axioms.benchmarks.running.workers import Track, untracked
 
 if TYPE_CHECKING:
-    from benchmarks.sources.models import Classifier
+    from lrp_axioms.benchmarks.sources.models import Classifier
 
 LENGTHS = (8, 16, 32, 64, 128, 256, 512)
 LONGEST = 128  # where nobody asks for more: beyond it Leave-One-Out takes minutes
@@ -132,7 +132,7 @@ def figure(result):
     """Draws milliseconds against text length, log-log."""
     from matplotlib.ticker import LogLocator
 
-    from benchmarks.experiments import drawing
+    from lrp_axioms.benchmarks.experiments import drawing
 
     figure = drawing.empty(6, 3.2)
     axes = figure.subplots()

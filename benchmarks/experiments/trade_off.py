@@ -5,10 +5,10 @@ from collections.abc import Iterator
 
 import numpy as np
 
-from benchmarks.experiments.maps import Measured, correlations, means, too_few
-from benchmarks.experiments.record import Experiment, interval, number, value
-from benchmarks.experiments.result import Result, undefined
-from benchmarks.experiments.rows import LOO, LRP
+from lrp_axioms.benchmarks.experiments.maps import Measured, correlations, means, too_few
+from lrp_axioms.benchmarks.experiments.record import Experiment, interval, number, value
+from lrp_axioms.benchmarks.experiments.result import Result, undefined
+from lrp_axioms.benchmarks.experiments.rows import LOO, LRP
 
 FAMILIES = {
     "AttnLRP": "o", "CP-LRP": "s", "Mask relevance": "^", "Rollout": "x", "IG": "v",
@@ -77,7 +77,7 @@ def _notes(rows: list[dict]) -> Iterator[str]:
 
 def figure(result: Result):
     """Draws r against passes, on a logarithmic axis; lines join the settings of one method."""
-    from benchmarks.experiments import drawing
+    from lrp_axioms.benchmarks.experiments import drawing
 
     made = drawing.empty(8, 3.4)
     for axes, tokens in zip(made.subplots(1, 2, sharey=True), ("all", "content"), strict=True):

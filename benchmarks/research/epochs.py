@@ -4,8 +4,8 @@ from collections.abc import Mapping, Sequence
 
 import torch
 
-from benchmarks.experiments.table1.digits import GOAL, accuracy, fit
-from benchmarks.running.threads import one_thread
+from lrp_axioms.benchmarks.experiments.table1.digits import GOAL, accuracy, fit
+from lrp_axioms.benchmarks.running.threads import one_thread
 
 CANDIDATES = (25, 40, 60, 100)
 

@@ -16,9 +16,9 @@ import torch
 from scipy import stats
 from torch import Tensor, nn
 
-from benchmarks.experiments.table1 import methods, mnist, pixel_attention
-from benchmarks.running.threads import one_thread
-from numeric.evaluation.correlation import flipped, pearson
+from lrp_axioms.benchmarks.experiments.table1 import methods, mnist, pixel_attention
+from lrp_axioms.benchmarks.running.threads import one_thread
+from lrp_axioms.numeric.evaluation.correlation import flipped, pearson
 
 DECLARED = tomllib.loads(Path(__file__).with_suffix(".toml").read_text())
 MAIN = mnist.declared().models["main", 0]

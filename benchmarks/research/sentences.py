@@ -2,8 +2,8 @@
 
 import random
 
-from benchmarks.experiments.causes.examples import draw
-from benchmarks.experiments.causes.language import KIND, answer
+from lrp_axioms.benchmarks.experiments.causes.examples import draw
+from lrp_axioms.benchmarks.experiments.causes.language import KIND, answer
 
 LONGEST = 62  # words of a sentence
 

@@ -16,16 +16,16 @@ from pathlib import Path
 import numpy as np
 import torch
 
-from axioms import kinds
-from axioms.composites import Composite, bypass_softmax
-from benchmarks.experiments import text
-from benchmarks.experiments.rows import MASK, WITHIN
-from benchmarks.running.threads import one_thread
-from benchmarks.sources import data, models
-from numeric import attribute, propagation, sweep
-from numeric.evaluation.correlation import bootstrap_mean, normalise, pearson
-from numeric.methods.amplification import AmplifiedRelevance
-from numeric.methods.lrp import SHARES
+from lrp_axioms.axioms import kinds
+from lrp_axioms.axioms.composites import Composite, bypass_softmax
+from lrp_axioms.benchmarks.experiments import text
+from lrp_axioms.benchmarks.experiments.rows import MASK, WITHIN
+from lrp_axioms.benchmarks.running.threads import one_thread
+from lrp_axioms.benchmarks.sources import data, models
+from lrp_axioms.numeric import attribute, propagation, sweep
+from lrp_axioms.numeric.evaluation.correlation import bootstrap_mean, normalise, pearson
+from lrp_axioms.numeric.methods.amplification import AmplifiedRelevance
+from lrp_axioms.numeric.methods.lrp import SHARES
 
 DECLARED = tomllib.loads(Path(__file__).with_suffix(".toml").read_text("utf-8"))
 MIXES = DECLARED.pop("mixes")

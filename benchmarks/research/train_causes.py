@@ -13,9 +13,9 @@ from tokenizers.processors import TemplateProcessing
 from torch.nn.functional import cross_entropy
 from transformers import LlamaConfig, LlamaForCausalLM, PreTrainedTokenizerFast
 
-from benchmarks.experiments.causes.examples import DISTANCES, examples
-from benchmarks.experiments.causes.language import ID, TASKS, VOCABULARY
-from benchmarks.research.sentences import sentence
+from lrp_axioms.benchmarks.experiments.causes.examples import DISTANCES, examples
+from lrp_axioms.benchmarks.experiments.causes.language import ID, TASKS, VOCABULARY
+from lrp_axioms.benchmarks.research.sentences import sentence
 
 SEED, STEPS, BATCH, RATE = 0, 8000, 64, 1e-3
 WARM, TOGETHER = 100, 8  # steps until the full rate; batches that are drawn together

@@ -11,9 +11,9 @@ from pathlib import Path
 import torch
 from transformers import OPTForCausalLM
 
-from benchmarks.experiments.causes.examples import DISTANCES, examples
-from benchmarks.experiments.patching.pairs import network
-from benchmarks.research.train_causes import HELD_OUT, batches, correct, learn, tokenizer
+from lrp_axioms.benchmarks.experiments.causes.examples import DISTANCES, examples
+from lrp_axioms.benchmarks.experiments.patching.pairs import network
+from lrp_axioms.benchmarks.research.train_causes import HELD_OUT, batches, correct, learn, tokenizer
 
 TASKS = ("agreement", "negation", "brackets", "recall")
 STEPS, BATCH, WARM, DECAY = 3000, 32, 150, 0.05

@@ -12,12 +12,12 @@ from functools import partial
 
 import torch
 
-from axioms.extras import need
-from benchmarks.errors import RunError
-from benchmarks.names import ENGINES
-from benchmarks.running.sending import packed, unpacked
-from benchmarks.running.workers import AHEAD, IN_PROCESS, Engine
-from numeric.spelling import did_you_mean
+from lrp_axioms.axioms.extras import need
+from lrp_axioms.benchmarks.errors import RunError
+from lrp_axioms.benchmarks.names import ENGINES
+from lrp_axioms.benchmarks.running.sending import packed, unpacked
+from lrp_axioms.benchmarks.running.workers import AHEAD, IN_PROCESS, Engine
+from lrp_axioms.numeric.spelling import did_you_mean
 
 RETRIES = 3  # of an item whose worker was lost; an error of ours is not tried again
 SECONDS = 5  # until a silent cluster counts as absent, and between looks for new machines

@@ -6,9 +6,9 @@ import re
 from dataclasses import dataclass, field
 from pathlib import Path
 
-from axioms.schema import read
-from benchmarks.errors import RunError
-from benchmarks.running.folders import BLOCKS, blocks_of
+from lrp_axioms.axioms.schema import read
+from lrp_axioms.benchmarks.errors import RunError
+from lrp_axioms.benchmarks.running.folders import BLOCKS, blocks_of
 
 LARGEST = 2**30  # bytes of a manifest
 OWN = re.compile(rf"({BLOCKS}/|part-)[0-9]{{12}}\.parquet")  # the files that a run writes

@@ -17,10 +17,10 @@ from typing import Any
 import pyarrow as pa
 import pyarrow.parquet as pq
 
-from axioms.schema import LISTED, read
-from axioms.writing import remove_drafts, write_atomically
-from benchmarks.errors import RunError
-from benchmarks.running.provenance import provenance
+from lrp_axioms.axioms.schema import LISTED, read
+from lrp_axioms.axioms.writing import remove_drafts, write_atomically
+from lrp_axioms.benchmarks.errors import RunError
+from lrp_axioms.benchmarks.running.provenance import provenance
 
 RECORD, MANIFEST = "record.json", "manifest.json"
 BLOCKS = "blocks"  # folder beside the parts; a run empties it at the end

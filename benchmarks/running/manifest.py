@@ -22,11 +22,18 @@ from pathlib import Path
 
 import pyarrow.parquet as pq
 
-from axioms.writing import remove_drafts, write_atomically
-from benchmarks.errors import RunError
-from benchmarks.running.blocks import Block
-from benchmarks.running.contents import OWN, Content, File, content
-from benchmarks.running.folders import MANIFEST, PARTS, blocks_of, changed, join_parts, read_part
+from lrp_axioms.axioms.writing import remove_drafts, write_atomically
+from lrp_axioms.benchmarks.errors import RunError
+from lrp_axioms.benchmarks.running.blocks import Block
+from lrp_axioms.benchmarks.running.contents import OWN, Content, File, content
+from lrp_axioms.benchmarks.running.folders import (
+    MANIFEST,
+    PARTS,
+    blocks_of,
+    changed,
+    join_parts,
+    read_part,
+)
 
 SIZE = 128 * 2**20  # bytes of a part
 SECONDS = 0.5  # between two manifests: a kill loses at most so much finished work

@@ -12,13 +12,21 @@ from pathlib import Path
 
 import pyarrow as pa
 
-from benchmarks.errors import RunError
-from benchmarks.running.blocks import Block
-from benchmarks.running.contents import File, block_file
-from benchmarks.running.folders import BLOCKS, claim, held, keep, read_part, recorded, write_part
-from benchmarks.running.manifest import Manifest
-from benchmarks.running.provenance import provenance
-from benchmarks.running.workers import IN_PROCESS, Counted, Engine, Track, untracked
+from lrp_axioms.benchmarks.errors import RunError
+from lrp_axioms.benchmarks.running.blocks import Block
+from lrp_axioms.benchmarks.running.contents import File, block_file
+from lrp_axioms.benchmarks.running.folders import (
+    BLOCKS,
+    claim,
+    held,
+    keep,
+    read_part,
+    recorded,
+    write_part,
+)
+from lrp_axioms.benchmarks.running.manifest import Manifest
+from lrp_axioms.benchmarks.running.provenance import provenance
+from lrp_axioms.benchmarks.running.workers import IN_PROCESS, Counted, Engine, Track, untracked
 
 
 def nothing(_table: pa.Table) -> dict[str, int]:

@@ -16,7 +16,7 @@ from itertools import islice
 from multiprocessing import get_context
 from pathlib import Path
 
-from benchmarks.errors import RunError
+from lrp_axioms.benchmarks.errors import RunError
 
 MOST = 4  # where nobody asks for more: each costs the memory and the start of one more program
 
@@ -89,7 +89,7 @@ def processes(count: int) -> Iterator[Each]:
     Functions, items and results must be picklable.  What runs has one thread, so that sums have
     one order whatever ``count`` is.  A worker that is lost raises RunError.
     """
-    from benchmarks.running.threads import one_thread
+    from lrp_axioms.benchmarks.running.threads import one_thread
 
     with one_thread():
         if count == 1:

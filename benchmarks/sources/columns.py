@@ -2,7 +2,7 @@
 
 from collections.abc import Sequence
 
-from benchmarks.sources.faults import some
+from lrp_axioms.benchmarks.sources.faults import some
 
 
 class ColumnError(ValueError):

@@ -7,10 +7,10 @@ from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
 
-from benchmarks.errors import UnavailableError, first_line
-from benchmarks.sources import faults, files, streams
-from benchmarks.sources.pins import PINS
-from numeric.spelling import did_you_mean
+from lrp_axioms.benchmarks.errors import UnavailableError, first_line
+from lrp_axioms.benchmarks.sources import faults, files, streams
+from lrp_axioms.benchmarks.sources.pins import PINS
+from lrp_axioms.numeric.spelling import did_you_mean
 
 EMBEDDED = Path(__file__).parents[1] / "assets" / "sentences.tsv"
 

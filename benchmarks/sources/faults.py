@@ -3,7 +3,7 @@
 from collections.abc import Iterable, Iterator, Sequence
 from pathlib import Path
 
-from numeric.spelling import text_fault
+from lrp_axioms.numeric.spelling import text_fault
 
 SHOWN = 10  # offenders that an error lists
 

@@ -16,10 +16,10 @@ from itertools import islice
 from pathlib import Path
 from typing import IO
 
-from benchmarks.sources import parquet
-from benchmarks.sources.columns import ColumnError, MissingColumn, RepeatedColumn, places
-from benchmarks.sources.faults import Faults
-from numeric.spelling import LONGEST
+from lrp_axioms.benchmarks.sources import parquet
+from lrp_axioms.benchmarks.sources.columns import ColumnError, MissingColumn, RepeatedColumn, places
+from lrp_axioms.benchmarks.sources.faults import Faults
+from lrp_axioms.numeric.spelling import LONGEST
 
 DECODER = json.JSONDecoder(object_pairs_hook=tuple)  # which keeps both of two equal names
 BLANK = ([], [""])  # a line of a table without anything

@@ -25,13 +25,13 @@ from transformers import (
 )
 from transformers.utils import logging
 
-from benchmarks.errors import UnavailableError, first_line
-from benchmarks.sources import digests, sizes
-from benchmarks.sources.pins import PINS
-from numeric.models import heads
-from numeric.models.facts import facts_of
-from numeric.models.texts import is_panic
-from numeric.spelling import closest, did_you_mean
+from lrp_axioms.benchmarks.errors import UnavailableError, first_line
+from lrp_axioms.benchmarks.sources import digests, sizes
+from lrp_axioms.benchmarks.sources.pins import PINS
+from lrp_axioms.numeric.models import heads
+from lrp_axioms.numeric.models.facts import facts_of
+from lrp_axioms.numeric.models.texts import is_panic
+from lrp_axioms.numeric.spelling import closest, did_you_mean
 
 ASSETS = Path(__file__).parents[1] / "assets"
 EMBEDDED = {"embedded": ASSETS / "bert12-sst2", "embedded-lm": ASSETS / "lm-causes"}

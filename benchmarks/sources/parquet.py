@@ -3,7 +3,7 @@
 from collections.abc import Iterator, Sequence
 from typing import IO
 
-from benchmarks.sources.columns import places
+from lrp_axioms.benchmarks.sources.columns import places
 
 BATCH = 16  # rows in memory at once
 LARGE, PACKED = 2**28, 100  # limits of a column: bytes, and bytes per packed byte

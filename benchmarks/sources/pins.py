@@ -3,7 +3,7 @@
 from pathlib import Path
 from typing import Any
 
-from axioms import schema
+from lrp_axioms.axioms import schema
 
 PINS = schema.read(
     Path(__file__).parents[1] / "configs" / "sources.toml", dict[str, dict[str, Any]], "sources"

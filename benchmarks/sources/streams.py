@@ -4,12 +4,12 @@ from collections.abc import Iterator, Sequence
 from contextlib import suppress
 from pathlib import Path
 
-from axioms.extras import need
-from benchmarks.errors import UnavailableError, first_line
-from benchmarks.sources.columns import ColumnError, places
-from benchmarks.sources.faults import sound, text_fault
-from benchmarks.sources.files import is_url, stream
-from benchmarks.sources.parquet import BATCH
+from lrp_axioms.axioms.extras import need
+from lrp_axioms.benchmarks.errors import UnavailableError, first_line
+from lrp_axioms.benchmarks.sources.columns import ColumnError, places
+from lrp_axioms.benchmarks.sources.faults import sound, text_fault
+from lrp_axioms.benchmarks.sources.files import is_url, stream
+from lrp_axioms.benchmarks.sources.parquet import BATCH
 
 HUB = "hub:"
 SAVED = ("state.json", "dataset_dict.json")  # save_to_disk leaves one of them in its folder

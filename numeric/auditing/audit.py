@@ -10,29 +10,29 @@ import torch
 from torch import Tensor, nn
 from transformers import PreTrainedModel, PreTrainedTokenizerBase
 
-from axioms import kinds
-from axioms.audit import Structure, Verdict, structure, verdicts
-from axioms.composites import Composite, Operation
-from axioms.graph import LEAVES, MOVE, Node, topological
-from numeric.auditing import ledger as ledgers
-from numeric.auditing.capture import Capture, capture
-from numeric.auditing.draft import WORD
-from numeric.auditing.holding import hold
-from numeric.auditing.meanings import LOGARITHM, OF_LEAVES
-from numeric.engine import scope
-from numeric.engine.blocks import outside
-from numeric.engine.entries import of_tokens
-from numeric.methods.amplification import amplified
-from numeric.methods.lrp import read
-from numeric.methods.options import composite_of
-from numeric.models.batches import Batch
-from numeric.models.inputs import prepare
-from numeric.models.places import check_overrides
-from numeric.models.scans import scans
-from numeric.reference import evaluate
-from numeric.targets import Label, Target
-from numeric.targets.chosen import Chosen, Rows
-from numeric.targets.readout import Readout
+from lrp_axioms.axioms import kinds
+from lrp_axioms.axioms.audit import Structure, Verdict, structure, verdicts
+from lrp_axioms.axioms.composites import Composite, Operation
+from lrp_axioms.axioms.graph import LEAVES, MOVE, Node, topological
+from lrp_axioms.numeric.auditing import ledger as ledgers
+from lrp_axioms.numeric.auditing.capture import Capture, capture
+from lrp_axioms.numeric.auditing.draft import WORD
+from lrp_axioms.numeric.auditing.holding import hold
+from lrp_axioms.numeric.auditing.meanings import LOGARITHM, OF_LEAVES
+from lrp_axioms.numeric.engine import scope
+from lrp_axioms.numeric.engine.blocks import outside
+from lrp_axioms.numeric.engine.entries import of_tokens
+from lrp_axioms.numeric.methods.amplification import amplified
+from lrp_axioms.numeric.methods.lrp import read
+from lrp_axioms.numeric.methods.options import composite_of
+from lrp_axioms.numeric.models.batches import Batch
+from lrp_axioms.numeric.models.inputs import prepare
+from lrp_axioms.numeric.models.places import check_overrides
+from lrp_axioms.numeric.models.scans import scans
+from lrp_axioms.numeric.reference import evaluate
+from lrp_axioms.numeric.targets import Label, Target
+from lrp_axioms.numeric.targets.chosen import Chosen, Rows
+from lrp_axioms.numeric.targets.readout import Readout
 
 ROUNDING = 1e-3  # of the logits: more than float32 loses in a large model
 

@@ -9,16 +9,16 @@ import torch
 from torch import Tensor
 from transformers import PreTrainedModel
 
-from axioms.graph import LEAVES, Node, topological
-from numeric.auditing.draft import TYPE
-from numeric.auditing.recorder import Recorder
-from numeric.engine import packed
-from numeric.engine.blocks import outside
-from numeric.engine.entries import Entry
-from numeric.models.batches import Batch
-from numeric.models.checks import own_failures
-from numeric.targets.chosen import Rows
-from numeric.targets.readout import Readout
+from lrp_axioms.axioms.graph import LEAVES, Node, topological
+from lrp_axioms.numeric.auditing.draft import TYPE
+from lrp_axioms.numeric.auditing.recorder import Recorder
+from lrp_axioms.numeric.engine import packed
+from lrp_axioms.numeric.engine.blocks import outside
+from lrp_axioms.numeric.engine.entries import Entry
+from lrp_axioms.numeric.models.batches import Batch
+from lrp_axioms.numeric.models.checks import own_failures
+from lrp_axioms.numeric.targets.chosen import Rows
+from lrp_axioms.numeric.targets.readout import Readout
 
 
 @dataclass(frozen=True, eq=False, kw_only=True)

@@ -7,10 +7,10 @@ from importlib.metadata import version
 from itertools import groupby
 from typing import Any
 
-from axioms.audit import Structure, Verdict
-from axioms.graph import Node
-from numeric.auditing import ledger as ledgers
-from numeric.auditing.audit import Audit, cause_of
+from lrp_axioms.axioms.audit import Structure, Verdict
+from lrp_axioms.axioms.graph import Node
+from lrp_axioms.numeric.auditing import ledger as ledgers
+from lrp_axioms.numeric.auditing.audit import Audit, cause_of
 
 SCHEMA = 1
 PACKAGES = ("lrp-axioms", "torch", "transformers", "numpy", "sympy")

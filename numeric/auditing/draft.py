@@ -9,12 +9,12 @@ import torch
 from torch import Tensor
 from torch.utils._pytree import tree_flatten
 
-from axioms.graph import INPUT, MOVE, PARAMETER, Node, Origin
-from numeric.auditing.maps import Map
-from numeric.engine.calls import Call
-from numeric.engine.engine import Propagation
-from numeric.engine.marks import Args, Function, Kwargs
-from numeric.models.places import LAYER
+from lrp_axioms.axioms.graph import INPUT, MOVE, PARAMETER, Node, Origin
+from lrp_axioms.numeric.auditing.maps import Map
+from lrp_axioms.numeric.engine.calls import Call
+from lrp_axioms.numeric.engine.engine import Propagation
+from lrp_axioms.numeric.engine.marks import Args, Function, Kwargs
+from lrp_axioms.numeric.models.places import LAYER
 
 NODE = "_lrp_axioms_node"  # the attribute of a tensor that says which operation computed it
 ORIGIN = "_lrp_axioms_origin"  # the attribute of a tensor that says where it was computed

@@ -9,7 +9,7 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from typing import Any
 
-from numeric.auditing.rounding import accounts, balance, signed
+from lrp_axioms.numeric.auditing.rounding import accounts, balance, signed
 
 LEFT, RIGHT, WIDTH = 110, 700, 960  # labels, drawing, numbers
 TOP, LANE, GAP = 46, 9, 9

@@ -9,13 +9,13 @@ from torch import Tensor
 from torch.nn import functional
 from torch.utils._pytree import tree_unflatten
 
-from axioms import kinds
-from axioms.graph import Node, Origin
-from numeric.auditing.draft import FIXED, WORD, Draft, Running
-from numeric.auditing.maps import Map
-from numeric.engine import operations as does
-from numeric.engine.at_output import is_mask
-from numeric.engine.marks import PRODUCT, Chain, is_number, mark, reached
+from lrp_axioms.axioms import kinds
+from lrp_axioms.axioms.graph import Node, Origin
+from lrp_axioms.numeric.auditing.draft import FIXED, WORD, Draft, Running
+from lrp_axioms.numeric.auditing.maps import Map
+from lrp_axioms.numeric.engine import operations as does
+from lrp_axioms.numeric.engine.at_output import is_mask
+from lrp_axioms.numeric.engine.marks import PRODUCT, Chain, is_number, mark, reached
 
 
 def call(

@@ -7,10 +7,10 @@ from dataclasses import replace
 
 import torch
 
-from axioms import kinds
-from axioms.composites import Composite
-from axioms.graph import LEAVES, PARAMETER, Node, rebuild
-from numeric.auditing.maps import Map
+from lrp_axioms.axioms import kinds
+from lrp_axioms.axioms.composites import Composite
+from lrp_axioms.axioms.graph import LEAVES, PARAMETER, Node, rebuild
+from lrp_axioms.numeric.auditing.maps import Map
 
 
 def hold(root: Node, composite: Composite) -> Node:

@@ -10,10 +10,10 @@ from typing import Any, TypeVar
 
 import numpy as np
 
-from axioms.composites import Composite, assigned
-from axioms.graph import INPUT, Node
-from numeric.reference import evaluate
-from numeric.reference.dispatch import RULES
+from lrp_axioms.axioms.composites import Composite, assigned
+from lrp_axioms.axioms.graph import INPUT, Node
+from lrp_axioms.numeric.reference import evaluate
+from lrp_axioms.numeric.reference.dispatch import RULES
 
 NUMERICAL = "numerical"
 

@@ -10,8 +10,8 @@ from torch import Tensor
 from torch.overrides import TorchFunctionMode
 from torch.utils._pytree import tree_map_only
 
-from numeric.engine.calls import call_of
-from numeric.engine.operations import CAST
+from lrp_axioms.numeric.engine.calls import call_of
+from lrp_axioms.numeric.engine.operations import CAST
 
 
 class _Wide(TorchFunctionMode):

@@ -1,8 +1,8 @@
 """Explains each cause of a residual in a few words, for readers of an audit."""
 
-from axioms.composites import BIAS, CONSTANT, STABILISER, TAYLOR
-from numeric.auditing.draft import FIXED, POSITION, TYPE
-from numeric.auditing.ledger import NUMERICAL
+from lrp_axioms.axioms.composites import BIAS, CONSTANT, STABILISER, TAYLOR
+from lrp_axioms.numeric.auditing.draft import FIXED, POSITION, TYPE
+from lrp_axioms.numeric.auditing.ledger import NUMERICAL
 
 OF_LEAVES = {POSITION: "position embedding", TYPE: "token type embedding", FIXED: "fixed entries"}
 """By role of a leaf that is no word: the name of the relevance that it receives."""

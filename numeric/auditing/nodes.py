@@ -7,15 +7,15 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from axioms import kinds
-from axioms.graph import MOVE, Node, Origin
-from numeric.auditing.draft import ORIGIN, POSITION, TYPE, Draft, Running
-from numeric.auditing.functions import call, composed, counts, fixed_leaf, mapped
-from numeric.auditing.maps import Map
-from numeric.engine import operations as does
-from numeric.engine.at_output import cancels, is_mask
-from numeric.engine.marks import PRODUCT, TOKEN_TYPE, WEIGHTS, is_number, mark, reached
-from numeric.engine.norms import ARGUMENTS
+from lrp_axioms.axioms import kinds
+from lrp_axioms.axioms.graph import MOVE, Node, Origin
+from lrp_axioms.numeric.auditing.draft import ORIGIN, POSITION, TYPE, Draft, Running
+from lrp_axioms.numeric.auditing.functions import call, composed, counts, fixed_leaf, mapped
+from lrp_axioms.numeric.auditing.maps import Map
+from lrp_axioms.numeric.engine import operations as does
+from lrp_axioms.numeric.engine.at_output import cancels, is_mask
+from lrp_axioms.numeric.engine.marks import PRODUCT, TOKEN_TYPE, WEIGHTS, is_number, mark, reached
+from lrp_axioms.numeric.engine.norms import ARGUMENTS
 
 Builder = Callable[[Draft, Running], Node]
 """(draft, running) -> the node of the running function's output."""

@@ -9,11 +9,11 @@ from typing import Any
 
 from jinja2 import Environment, StrictUndefined
 
-from numeric.auditing.flow import flow
-from numeric.auditing.meanings import MEANINGS
-from numeric.auditing.rounding import accounts, balance, by_kind, signed
-from numeric.auditing.terminal import span
-from numeric.results import render
+from lrp_axioms.numeric.auditing.flow import flow
+from lrp_axioms.numeric.auditing.meanings import MEANINGS
+from lrp_axioms.numeric.auditing.rounding import accounts, balance, by_kind, signed
+from lrp_axioms.numeric.auditing.terminal import span
+from lrp_axioms.numeric.results import render
 
 TEMPLATES = Environment(
     autoescape=True, undefined=StrictUndefined, trim_blocks=True, lstrip_blocks=True

@@ -7,20 +7,37 @@ from typing import Any
 from torch import Tensor
 from transformers import PreTrainedModel
 
-from axioms import kinds
-from axioms.composites import ATTNLRP
-from axioms.graph import MOVE, Node
-from numeric.auditing import nodes
-from numeric.auditing.draft import NODE, ORIGIN, WORD, Draft, Running, is_part, write_into
-from numeric.auditing.functions import activation
-from numeric.auditing.maps import Map
-from numeric.engine import attention
-from numeric.engine.calls import Call, Use
-from numeric.engine.engine import Propagation
-from numeric.engine.entries import Entries, Entry
-from numeric.engine.marks import HELD, PRODUCT, Args, Function, Kwargs, is_curved, mark, reached
-from numeric.engine.operations import ATTENTION, EMBEDDING
-from numeric.engine.protocol import Step
+from lrp_axioms.axioms import kinds
+from lrp_axioms.axioms.composites import ATTNLRP
+from lrp_axioms.axioms.graph import MOVE, Node
+from lrp_axioms.numeric.auditing import nodes
+from lrp_axioms.numeric.auditing.draft import (
+    NODE,
+    ORIGIN,
+    WORD,
+    Draft,
+    Running,
+    is_part,
+    write_into,
+)
+from lrp_axioms.numeric.auditing.functions import activation
+from lrp_axioms.numeric.auditing.maps import Map
+from lrp_axioms.numeric.engine import attention
+from lrp_axioms.numeric.engine.calls import Call, Use
+from lrp_axioms.numeric.engine.engine import Propagation
+from lrp_axioms.numeric.engine.entries import Entries, Entry
+from lrp_axioms.numeric.engine.marks import (
+    HELD,
+    PRODUCT,
+    Args,
+    Function,
+    Kwargs,
+    is_curved,
+    mark,
+    reached,
+)
+from lrp_axioms.numeric.engine.operations import ATTENTION, EMBEDDING
+from lrp_axioms.numeric.engine.protocol import Step
 
 
 class Recorder:

@@ -4,8 +4,8 @@ import math
 from collections.abc import Mapping, Sequence
 from typing import Any, TypeVar
 
-from numeric.auditing.draft import WORD
-from numeric.auditing.meanings import OF_LEAVES
+from lrp_axioms.numeric.auditing.draft import WORD
+from lrp_axioms.numeric.auditing.meanings import OF_LEAVES
 
 DIGITS = 4
 UNITS = 10**DIGITS

@@ -9,9 +9,9 @@ from rich.padding import Padding
 from rich.table import Table
 from rich.text import Text
 
-from numeric.auditing.meanings import MEANINGS
-from numeric.auditing.rounding import accounts, balance, by_kind, signed
-from numeric.results import render
+from lrp_axioms.numeric.auditing.meanings import MEANINGS
+from lrp_axioms.numeric.auditing.rounding import accounts, balance, by_kind, signed
+from lrp_axioms.numeric.results import render
 
 MOST_TOKENS = 40  # longer inputs are coloured only; their numbers are in the other forms
 MOST_PLACES = 2

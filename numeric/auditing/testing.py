@@ -7,11 +7,11 @@ from typing import Any
 from torch import Tensor
 from transformers import PreTrainedModel
 
-from axioms.composites import Composite
-from axioms.graph import Origin
-from numeric.auditing.audit import Audit, audit
-from numeric.auditing.ledger import NUMERICAL
-from numeric.targets import Label, Target
+from lrp_axioms.axioms.composites import Composite
+from lrp_axioms.axioms.graph import Origin
+from lrp_axioms.numeric.auditing.audit import Audit, audit
+from lrp_axioms.numeric.auditing.ledger import NUMERICAL
+from lrp_axioms.numeric.targets import Label, Target
 
 SHOWN = 5
 

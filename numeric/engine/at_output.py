@@ -7,10 +7,10 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from axioms import kinds
-from numeric.engine import rules
-from numeric.engine.marks import WEIGHTS, marked
-from numeric.engine.protocol import Rules
+from lrp_axioms.axioms import kinds
+from lrp_axioms.numeric.engine import rules
+from lrp_axioms.numeric.engine.marks import WEIGHTS, marked
+from lrp_axioms.numeric.engine.protocol import Rules
 
 MASKED = -1e3  # terms below this hide scores: exp(-1e3) is 0 in float64
 AtOutput = Callable[[Tensor, float, Tensor | None], Tensor]

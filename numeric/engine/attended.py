@@ -14,16 +14,16 @@ import torch
 from torch import Tensor
 from torch.autograd.graph import GradientEdge, get_gradient_edge
 
-from axioms import kinds
-from numeric.engine import attention, handlers, rules, value_only
-from numeric.engine import operations as does
-from numeric.engine.at_output import MASKED
-from numeric.engine.attention import Operands
-from numeric.engine.calls import Call, Called, Use
-from numeric.engine.engine import Propagation
-from numeric.engine.marks import Args, Function, Kwargs, Weights, marked
-from numeric.engine.protocol import Rules
-from numeric.engine.refusals import NO_GRADIENT
+from lrp_axioms.axioms import kinds
+from lrp_axioms.numeric.engine import attention, handlers, rules, value_only
+from lrp_axioms.numeric.engine import operations as does
+from lrp_axioms.numeric.engine.at_output import MASKED
+from lrp_axioms.numeric.engine.attention import Operands
+from lrp_axioms.numeric.engine.calls import Call, Called, Use
+from lrp_axioms.numeric.engine.engine import Propagation
+from lrp_axioms.numeric.engine.marks import Args, Function, Kwargs, Weights, marked
+from lrp_axioms.numeric.engine.protocol import Rules
+from lrp_axioms.numeric.engine.refusals import NO_GRADIENT
 
 ON_CPU = 1 << 20
 """Attention weights at once, so few that caches hold them.

@@ -11,14 +11,14 @@ from typing import NamedTuple
 import torch
 from torch import Tensor
 
-from axioms import kinds
-from numeric.engine import rules, value_only
-from numeric.engine.at_output import RULES
-from numeric.engine.blocks import Again
-from numeric.engine.calls import Use
-from numeric.engine.marks import Function, Kwargs, carries
-from numeric.engine.protocol import Rules
-from numeric.engine.refusals import RANDOM
+from lrp_axioms.axioms import kinds
+from lrp_axioms.numeric.engine import rules, value_only
+from lrp_axioms.numeric.engine.at_output import RULES
+from lrp_axioms.numeric.engine.blocks import Again
+from lrp_axioms.numeric.engine.calls import Use
+from lrp_axioms.numeric.engine.marks import Function, Kwargs, carries
+from lrp_axioms.numeric.engine.protocol import Rules
+from lrp_axioms.numeric.engine.refusals import RANDOM
 
 KINDS = (kinds.SCORES, kinds.SOFTMAX, kinds.READOUT)
 ARGUMENTS = ("query", "key", "value", "attn_mask", "dropout_p", "is_causal")

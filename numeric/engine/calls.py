@@ -12,9 +12,9 @@ from torch import Tensor
 from torch.autograd.function import BackwardCFunction
 from torch.nn import functional
 
-from numeric.engine.marks import Args, Function, Kwargs, Tensors, reached
-from numeric.engine.operations import GRADIENT, MOVE, NOTHING, ROLES
-from numeric.engine.refusals import UNSEEN
+from lrp_axioms.numeric.engine.marks import Args, Function, Kwargs, Tensors, reached
+from lrp_axioms.numeric.engine.operations import GRADIENT, MOVE, NOTHING, ROLES
+from lrp_axioms.numeric.engine.refusals import UNSEEN
 
 SPECIAL = re.compile(r"__(?:[ir]?)([a-z]+)__")  # of operators: + calls __add__, __radd__, __iadd__
 INSTEAD = {

@@ -5,9 +5,9 @@ from typing import Any
 
 from torch import Tensor
 
-from numeric.engine.calls import Use
-from numeric.engine.marks import ROOT, Chain, Cut, Key, mark, marked
-from numeric.engine.operations import ADD, DIVIDE, MULTIPLY, SUBTRACT
+from lrp_axioms.numeric.engine.calls import Use
+from lrp_axioms.numeric.engine.marks import ROOT, Chain, Cut, Key, mark, marked
+from lrp_axioms.numeric.engine.operations import ADD, DIVIDE, MULTIPLY, SUBTRACT
 
 EXPONENTS = {"exp": 0, "exp2": 0, "expm1": 0, "rpow": 0, "pow": 1, "float_power": 1}
 """By function: the operand in its exponent."""

@@ -8,11 +8,11 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from numeric.engine import norms
-from numeric.engine.blocks import Again
-from numeric.engine.calls import Use
-from numeric.engine.marks import Function
-from numeric.engine.protocol import Rules
+from lrp_axioms.numeric.engine import norms
+from lrp_axioms.numeric.engine.blocks import Again
+from lrp_axioms.numeric.engine.calls import Use
+from lrp_axioms.numeric.engine.marks import Function
+from lrp_axioms.numeric.engine.protocol import Rules
 
 
 def _cosine_similarity(x1: Tensor, x2: Tensor, dim: int = 1, eps: float = 1e-8) -> Tensor:

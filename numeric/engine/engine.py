@@ -14,15 +14,24 @@ import torch
 from torch import Tensor, nn
 from torch.autograd.graph import saved_tensors_hooks
 
-from axioms import kinds
-from axioms.composites import Composite
-from numeric.engine import attention, handlers
-from numeric.engine import operations as does
-from numeric.engine.blocks import INNERMOST, Block
-from numeric.engine.calls import CALLS, Call, Use, Watch, call_of, checkpoints, foreign, scripts
-from numeric.engine.entries import Entries
-from numeric.engine.gradients import differentiate
-from numeric.engine.marks import (
+from lrp_axioms.axioms import kinds
+from lrp_axioms.axioms.composites import Composite
+from lrp_axioms.numeric.engine import attention, handlers
+from lrp_axioms.numeric.engine import operations as does
+from lrp_axioms.numeric.engine.blocks import INNERMOST, Block
+from lrp_axioms.numeric.engine.calls import (
+    CALLS,
+    Call,
+    Use,
+    Watch,
+    call_of,
+    checkpoints,
+    foreign,
+    scripts,
+)
+from lrp_axioms.numeric.engine.entries import Entries
+from lrp_axioms.numeric.engine.gradients import differentiate
+from lrp_axioms.numeric.engine.marks import (
     COSINE,
     HELD,
     INHERITED,
@@ -40,13 +49,13 @@ from numeric.engine.marks import (
     reached,
     without_gradient,
 )
-from numeric.engine.protocol import Rules
-from numeric.engine.refusals import FOREIGN, HELD_PART, UNSEEN
-from numeric.engine.rotary import Turned
-from numeric.engine.rulebook import Rulebook
-from numeric.engine.settled import hold_tensors, run
-from numeric.models.places import Places, layer_of
-from numeric.models.scans import scans, selector_ids
+from lrp_axioms.numeric.engine.protocol import Rules
+from lrp_axioms.numeric.engine.refusals import FOREIGN, HELD_PART, UNSEEN
+from lrp_axioms.numeric.engine.rotary import Turned
+from lrp_axioms.numeric.engine.rulebook import Rulebook
+from lrp_axioms.numeric.engine.settled import hold_tensors, run
+from lrp_axioms.numeric.models.places import Places, layer_of
+from lrp_axioms.numeric.models.scans import scans, selector_ids
 
 
 class Propagation(Block):

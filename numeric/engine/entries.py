@@ -7,12 +7,12 @@ from typing import Any
 import torch
 from torch import Tensor, nn
 
-from axioms import kinds
-from numeric.engine import rules
-from numeric.engine.calls import Call, Use
-from numeric.engine.marks import TOKEN_TYPE, exchanged, is_number, mark, marked
-from numeric.engine.operations import ADD, CAST, DIVIDE, MOVE, MULTIPLY, SUBTRACT
-from numeric.engine.protocol import Handler, Rules
+from lrp_axioms.axioms import kinds
+from lrp_axioms.numeric.engine import rules
+from lrp_axioms.numeric.engine.calls import Call, Use
+from lrp_axioms.numeric.engine.marks import TOKEN_TYPE, exchanged, is_number, mark, marked
+from lrp_axioms.numeric.engine.operations import ADD, CAST, DIVIDE, MOVE, MULTIPLY, SUBTRACT
+from lrp_axioms.numeric.engine.protocol import Handler, Rules
 
 PIXELS = "pixel_values"
 

@@ -6,8 +6,8 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from numeric.engine.marks import PRODUCT, Args, Function, Kwargs, mark
-from numeric.models.places import Places
+from lrp_axioms.numeric.engine.marks import PRODUCT, Args, Function, Kwargs, mark
+from lrp_axioms.numeric.models.places import Places
 
 Settle = Callable[[Any], Any]
 """Applies the rule that waited for a tensor's use; returns anything else as it is."""

@@ -7,14 +7,14 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from axioms import kinds
-from numeric.engine import attention, norms, products, refusals
-from numeric.engine import operations as does
-from numeric.engine.at_output import by_rule
-from numeric.engine.calls import Use, call_of
-from numeric.engine.chains import common_root, cuts, extend_chain, root_of, roots
-from numeric.engine.composite_functions import inside
-from numeric.engine.marks import (
+from lrp_axioms.axioms import kinds
+from lrp_axioms.numeric.engine import attention, norms, products, refusals
+from lrp_axioms.numeric.engine import operations as does
+from lrp_axioms.numeric.engine.at_output import by_rule
+from lrp_axioms.numeric.engine.calls import Use, call_of
+from lrp_axioms.numeric.engine.chains import common_root, cuts, extend_chain, root_of, roots
+from lrp_axioms.numeric.engine.composite_functions import inside
+from lrp_axioms.numeric.engine.marks import (
     HELD,
     PRODUCT,
     WEIGHTS,
@@ -28,8 +28,8 @@ from numeric.engine.marks import (
     mark,
     marked,
 )
-from numeric.engine.protocol import Handler, Rules
-from numeric.engine.settled import run
+from lrp_axioms.numeric.engine.protocol import Handler, Rules
+from lrp_axioms.numeric.engine.settled import run
 
 EXTREMA = ("max", "maximum", "min", "minimum")
 COPIES = ("clone", "contiguous")

@@ -7,7 +7,7 @@ import torch
 from torch import Tensor
 from torch.autograd.graph import GradientEdge
 
-from axioms.composites import Operation
+from lrp_axioms.axioms.composites import Operation
 
 MARK = "_lrp_axioms"  # the attribute of a tensor
 

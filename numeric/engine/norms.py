@@ -7,11 +7,11 @@ import torch
 from torch import Tensor
 from torch.nn import functional
 
-from axioms import kinds
-from numeric.engine.at_output import by_rule
-from numeric.engine.calls import Use
-from numeric.engine.protocol import Rules
-from numeric.engine.refusals import OF_THE_BATCH
+from lrp_axioms.axioms import kinds
+from lrp_axioms.numeric.engine.at_output import by_rule
+from lrp_axioms.numeric.engine.calls import Use
+from lrp_axioms.numeric.engine.protocol import Rules
+from lrp_axioms.numeric.engine.refusals import OF_THE_BATCH
 
 ARGUMENTS = ("input", "normalized_shape", "weight", "bias", "eps")
 OF_BATCHES = (

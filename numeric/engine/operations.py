@@ -7,7 +7,7 @@ made of it by ``python -m tests.census.operations``.
 
 from dataclasses import dataclass
 
-from axioms import kinds
+from lrp_axioms.axioms import kinds
 
 NOTHING, MOVE, CAST, SUM, DROPOUT = "nothing", "move", "cast", "sum", "dropout"
 ADD, SUBTRACT, MULTIPLY, DIVIDE = "add", "subtract", "multiply", "divide"

@@ -14,9 +14,9 @@ import torch
 from torch import Tensor, nn
 from torch.nn import functional
 
-from numeric.engine import rules
-from numeric.models import patches
-from numeric.models.patches import Model
+from lrp_axioms.numeric.engine import rules
+from lrp_axioms.numeric.models import patches
+from lrp_axioms.numeric.models.patches import Model
 
 BLOOM = "transformers.models.bloom.modeling_bloom"
 LIBRARIES = {"bitsandbytes", "hqq"}

@@ -7,14 +7,14 @@ import torch
 from torch import Tensor
 from torch.autograd.graph import get_gradient_edge
 
-from axioms import kinds
-from numeric.engine import refusals, rules
-from numeric.engine.blocks import Again
-from numeric.engine.calls import Use
-from numeric.engine.gradients import tensors
-from numeric.engine.marks import PRODUCT, WEIGHTS, Kwargs, Weights, carries, mark, marked
-from numeric.engine.protocol import Rules
-from numeric.engine.settled import run, run_in_one_format
+from lrp_axioms.axioms import kinds
+from lrp_axioms.numeric.engine import refusals, rules
+from lrp_axioms.numeric.engine.blocks import Again
+from lrp_axioms.numeric.engine.calls import Use
+from lrp_axioms.numeric.engine.gradients import tensors
+from lrp_axioms.numeric.engine.marks import PRODUCT, WEIGHTS, Kwargs, Weights, carries, mark, marked
+from lrp_axioms.numeric.engine.protocol import Rules
+from lrp_axioms.numeric.engine.settled import run, run_in_one_format
 
 
 def linear(engine: Rules, use: Use) -> Tensor:

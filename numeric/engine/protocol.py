@@ -5,8 +5,8 @@ from typing import Any, Protocol
 
 from torch import Tensor
 
-from axioms import kinds
-from numeric.engine.calls import Use
+from lrp_axioms.axioms import kinds
+from lrp_axioms.numeric.engine.calls import Use
 
 
 class Rules(Protocol):

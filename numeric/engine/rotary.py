@@ -10,14 +10,14 @@ from collections.abc import Iterable
 import torch
 from torch import Tensor
 
-from axioms import kinds
-from axioms.composites import Composite
-from numeric.engine.calls import Use
-from numeric.engine.handlers import multiply
-from numeric.engine.marks import COSINE, SINE, is_number, mark
-from numeric.engine.protocol import Rules
-from numeric.engine.settled import run
-from numeric.models.places import Places
+from lrp_axioms.axioms import kinds
+from lrp_axioms.axioms.composites import Composite
+from lrp_axioms.numeric.engine.calls import Use
+from lrp_axioms.numeric.engine.handlers import multiply
+from lrp_axioms.numeric.engine.marks import COSINE, SINE, is_number, mark
+from lrp_axioms.numeric.engine.protocol import Rules
+from lrp_axioms.numeric.engine.settled import run
+from lrp_axioms.numeric.models.places import Places
 
 
 class Turned:

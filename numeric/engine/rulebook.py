@@ -6,14 +6,14 @@ from dataclasses import replace
 import torch
 from torch import Tensor, nn
 
-from axioms import kinds
-from axioms.composites import Composite, Operation, UnassignedOperation
-from numeric.engine import rules
-from numeric.engine.at_output import RULES
-from numeric.engine.chains import SQUARES, cuts, roots
-from numeric.engine.marks import PRODUCT, Chain, Summed, is_curved, mark
-from numeric.engine.refusals import EXPONENTIAL, STALE, OfRules, Refusals
-from numeric.models.places import Places, check_overrides
+from lrp_axioms.axioms import kinds
+from lrp_axioms.axioms.composites import Composite, Operation, UnassignedOperation
+from lrp_axioms.numeric.engine import rules
+from lrp_axioms.numeric.engine.at_output import RULES
+from lrp_axioms.numeric.engine.chains import SQUARES, cuts, roots
+from lrp_axioms.numeric.engine.marks import PRODUCT, Chain, Summed, is_curved, mark
+from lrp_axioms.numeric.engine.refusals import EXPONENTIAL, STALE, OfRules, Refusals
+from lrp_axioms.numeric.models.places import Places, check_overrides
 
 
 class Rulebook:

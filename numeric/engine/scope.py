@@ -6,8 +6,8 @@ from typing import Any
 import torch
 from torch import nn
 
-from axioms.composites import Composite
-from numeric.engine.engine import Propagation
+from lrp_axioms.axioms.composites import Composite
+from lrp_axioms.numeric.engine.engine import Propagation
 
 
 def applied(

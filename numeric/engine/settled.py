@@ -5,10 +5,18 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from axioms import kinds
-from numeric.engine.calls import Use
-from numeric.engine.marks import PLAIN, Args, Kwargs, carries, exchanged, is_parameter, mark
-from numeric.engine.protocol import Rules
+from lrp_axioms.axioms import kinds
+from lrp_axioms.numeric.engine.calls import Use
+from lrp_axioms.numeric.engine.marks import (
+    PLAIN,
+    Args,
+    Kwargs,
+    carries,
+    exchanged,
+    is_parameter,
+    mark,
+)
+from lrp_axioms.numeric.engine.protocol import Rules
 
 
 def run(engine: Rules, use: Use, kind: str = kinds.BILINEAR) -> Any:

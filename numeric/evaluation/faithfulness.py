@@ -13,19 +13,19 @@ from scipy.stats import rankdata
 from torch import Tensor
 from transformers import PreTrainedModel, PreTrainedTokenizerBase
 
-from numeric.evaluation.correlation import kendall, pearson
-from numeric.evaluation.perturbation import perturbation_curves
-from numeric.evaluation.soft import SOFT, soft
-from numeric.evaluation.trial import Measured, Trial
-from numeric.methods import memory_budget
-from numeric.methods.loo import leave_one_out
-from numeric.models.batches import Batch
-from numeric.models.checks import own_failures
-from numeric.models.inputs import prepare
-from numeric.spelling import did_you_mean
-from numeric.targets import OWN, Label, Target, terms
-from numeric.targets.naming import resolve_names
-from numeric.targets.readout import Readout
+from lrp_axioms.numeric.evaluation.correlation import kendall, pearson
+from lrp_axioms.numeric.evaluation.perturbation import perturbation_curves
+from lrp_axioms.numeric.evaluation.soft import SOFT, soft
+from lrp_axioms.numeric.evaluation.trial import Measured, Trial
+from lrp_axioms.numeric.methods import memory_budget
+from lrp_axioms.numeric.methods.loo import leave_one_out
+from lrp_axioms.numeric.models.batches import Batch
+from lrp_axioms.numeric.models.checks import own_failures
+from lrp_axioms.numeric.models.inputs import prepare
+from lrp_axioms.numeric.spelling import did_you_mean
+from lrp_axioms.numeric.targets import OWN, Label, Target, terms
+from lrp_axioms.numeric.targets.naming import resolve_names
+from lrp_axioms.numeric.targets.readout import Readout
 
 MOST = 2**16  # limit of tokens, subsets and samples: each takes a copy of a text
 Map = Tensor | ArrayLike

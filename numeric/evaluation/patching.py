@@ -17,16 +17,16 @@ import torch
 from torch import Tensor, nn
 from transformers import PreTrainedModel
 
-from axioms.composites import GRADIENT_X_INPUT, Composite
-from numeric.engine import scope
-from numeric.engine.blocks import outside
-from numeric.methods.options import composite_of
-from numeric.models.batches import Batch
-from numeric.models.inputs import prepare
-from numeric.models.patches import twin
-from numeric.models.places import numbered_layers
-from numeric.targets import Label, Target
-from numeric.targets.readout import Readout
+from lrp_axioms.axioms.composites import GRADIENT_X_INPUT, Composite
+from lrp_axioms.numeric.engine import scope
+from lrp_axioms.numeric.engine.blocks import outside
+from lrp_axioms.numeric.methods.options import composite_of
+from lrp_axioms.numeric.models.batches import Batch
+from lrp_axioms.numeric.models.inputs import prepare
+from lrp_axioms.numeric.models.patches import twin
+from lrp_axioms.numeric.models.places import numbered_layers
+from lrp_axioms.numeric.targets import Label, Target
+from lrp_axioms.numeric.targets.readout import Readout
 
 RESIDUAL, ATTENTION, MLP = PLACES = ("residual stream", "attention output", "MLP output")
 PARTS = (

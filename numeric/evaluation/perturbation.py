@@ -10,12 +10,12 @@ import torch
 from torch import Tensor, nn
 from transformers import PreTrainedModel
 
-from numeric.engine.blocks import outside
-from numeric.methods.masking import masked_logits
-from numeric.methods.memory_budget import AUTO
-from numeric.models.batches import Batch
-from numeric.targets import Label, Target
-from numeric.targets.readout import Readout
+from lrp_axioms.numeric.engine.blocks import outside
+from lrp_axioms.numeric.methods.masking import masked_logits
+from lrp_axioms.numeric.methods.memory_budget import AUTO
+from lrp_axioms.numeric.models.batches import Batch
+from lrp_axioms.numeric.targets import Label, Target
+from lrp_axioms.numeric.targets.readout import Readout
 
 ORDERS = {"morf": True, "lerf": False}
 """Most relevant first, least relevant first: whether relevance falls along the order."""

@@ -7,10 +7,10 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from numeric.evaluation.trial import Measured, Trial
-from numeric.methods import memory_budget
-from numeric.methods.paths import Path, straight_path
-from numeric.targets.chosen import Chosen, Rows
+from lrp_axioms.numeric.evaluation.trial import Measured, Trial
+from lrp_axioms.numeric.methods import memory_budget
+from lrp_axioms.numeric.methods.paths import Path, straight_path
+from lrp_axioms.numeric.targets.chosen import Chosen, Rows
 
 SOFT = ("soft sufficiency", "soft comprehensiveness")
 

@@ -28,16 +28,16 @@ from torch import Tensor, nn
 from torch.nn import functional
 from transformers import PreTrainedModel
 
-from numeric.engine.blocks import Block, outside
-from numeric.evaluation.correlation import pearson
-from numeric.models import families, heads
-from numeric.models.batches import Batch
-from numeric.models.inputs import prepare
-from numeric.models.patches import attention_implementation, twin
-from numeric.models.places import Places
-from numeric.targets import Label, Target
-from numeric.targets.chosen import Rows
-from numeric.targets.readout import Readout
+from lrp_axioms.numeric.engine.blocks import Block, outside
+from lrp_axioms.numeric.evaluation.correlation import pearson
+from lrp_axioms.numeric.models import families, heads
+from lrp_axioms.numeric.models.batches import Batch
+from lrp_axioms.numeric.models.inputs import prepare
+from lrp_axioms.numeric.models.patches import attention_implementation, twin
+from lrp_axioms.numeric.models.places import Places
+from lrp_axioms.numeric.targets import Label, Target
+from lrp_axioms.numeric.targets.chosen import Rows
+from lrp_axioms.numeric.targets.readout import Readout
 
 
 @dataclass(frozen=True, eq=False)

@@ -7,10 +7,10 @@ import torch
 from torch import Tensor
 from transformers import PreTrainedModel
 
-from numeric.methods.masking import masked_logits
-from numeric.models.batches import Batch
-from numeric.targets import Label, Target
-from numeric.targets.readout import Readout
+from lrp_axioms.numeric.methods.masking import masked_logits
+from lrp_axioms.numeric.models.batches import Batch
+from lrp_axioms.numeric.targets import Label, Target
+from lrp_axioms.numeric.targets.readout import Readout
 
 
 @dataclass(frozen=True, eq=False)

@@ -7,8 +7,8 @@ from typing import Any
 import torch
 from transformers import PreTrainedTokenizerBase
 
-from numeric.results.result import Attribution
-from numeric.targets import Target, log_probability, logit
+from lrp_axioms.numeric.results.result import Attribution
+from lrp_axioms.numeric.targets import Target, log_probability, logit
 
 GOES_ON = "…"  # the text of an answer that ends where the other one goes on
 Explain = Callable[[Sequence[int], list[Target]], list[Attribution]]

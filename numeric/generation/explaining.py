@@ -13,19 +13,19 @@ from transformers import (
     PreTrainedTokenizerBase,
 )
 
-from axioms.composites import Composite
-from numeric.attribution import attribute_each, run_method
-from numeric.generation.contrasts import GOES_ON, contrast_answers, parted
-from numeric.generation.prompts import Prompt, read_prompts
-from numeric.generation.result import Generation
-from numeric.generation.segments import REST, Place
-from numeric.models.batches import DECODER, SOUND, Batch
-from numeric.models.facts import facts_of
-from numeric.models.texts import check_order, warn_beyond
-from numeric.results.result import Attribution
-from numeric.results.words import pieces
-from numeric.targets import Target, log_probability, logit
-from numeric.targets.readout import Found, Readout
+from lrp_axioms.axioms.composites import Composite
+from lrp_axioms.numeric.attribution import attribute_each, run_method
+from lrp_axioms.numeric.generation.contrasts import GOES_ON, contrast_answers, parted
+from lrp_axioms.numeric.generation.prompts import Prompt, read_prompts
+from lrp_axioms.numeric.generation.result import Generation
+from lrp_axioms.numeric.generation.segments import REST, Place
+from lrp_axioms.numeric.models.batches import DECODER, SOUND, Batch
+from lrp_axioms.numeric.models.facts import facts_of
+from lrp_axioms.numeric.models.texts import check_order, warn_beyond
+from lrp_axioms.numeric.results.result import Attribution
+from lrp_axioms.numeric.results.words import pieces
+from lrp_axioms.numeric.targets import Target, log_probability, logit
+from lrp_axioms.numeric.targets.readout import Found, Readout
 
 SCALES = {"logit": logit, "log-probability": log_probability}
 One = str | Sequence[int] | Sequence[Mapping[str, Any]] | Mapping[str, Any] | Tensor

@@ -9,12 +9,12 @@ import torch
 from torch import Tensor
 from transformers import PreTrainedModel, PreTrainedTokenizerBase
 
-from numeric.generation.segments import Place, segments_of, spans_by_role
-from numeric.models.batches import SOUND
-from numeric.models.facts import facts_of
-from numeric.models.inputs import check_ids
-from numeric.models.texts import CHAT, ids_once, is_chat, tokenized
-from numeric.spelling import text_fault
+from lrp_axioms.numeric.generation.segments import Place, segments_of, spans_by_role
+from lrp_axioms.numeric.models.batches import SOUND
+from lrp_axioms.numeric.models.facts import facts_of
+from lrp_axioms.numeric.models.inputs import check_ids
+from lrp_axioms.numeric.models.texts import CHAT, ids_once, is_chat, tokenized
+from lrp_axioms.numeric.spelling import text_fault
 
 
 class Prompt(NamedTuple):

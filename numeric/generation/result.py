@@ -15,11 +15,11 @@ from rich.console import RenderableType
 from rich.text import Text
 from torch import Tensor
 
-from numeric.results import pictures, render, stored
-from numeric.results.layer_maps import tables
-from numeric.results.render import Cell, LayerMap
-from numeric.results.words import UNITS, units
-from numeric.spelling import printable
+from lrp_axioms.numeric.results import pictures, render, stored
+from lrp_axioms.numeric.results.layer_maps import tables
+from lrp_axioms.numeric.results.render import Cell, LayerMap
+from lrp_axioms.numeric.results.words import UNITS, units
+from lrp_axioms.numeric.spelling import printable
 
 TENSORS = ("relevance", "logit", "residual", "probability")
 SHOWN = 60  # characters of the written text, in a line
@@ -226,7 +226,7 @@ def heat_map(found: Generation) -> LayerMap:
 
 def html(found: Generation, unit: str = "token") -> str:
     """Returns a self-contained page that opens on a unit; every text in it is escaped."""
-    template = files("numeric.generation").joinpath("page.html").read_text("utf-8")
+    template = files("lrp_axioms.numeric.generation").joinpath("page.html").read_text("utf-8")
     names = [*UNITS] + ["segment"] * bool(found.segments)
     maps = {"token": found} | {name: found.by(name) for name in names}
     if unit not in maps:

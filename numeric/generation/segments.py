@@ -8,7 +8,7 @@ from typing import Any
 
 from transformers import PreTrainedTokenizerBase
 
-from numeric.models.texts import tokenized
+from lrp_axioms.numeric.models.texts import tokenized
 
 REST = "rest"
 """The segment of tokens that no named segment holds."""

@@ -9,18 +9,18 @@ import torch
 from torch import Tensor
 from transformers import PreTrainedModel
 
-from axioms import kinds
-from axioms.composites import GRADIENT_X_INPUT, Composite, UnassignedOperation
-from numeric.engine import operations as does
-from numeric.engine import packed
-from numeric.engine.calls import Use
-from numeric.engine.engine import Propagation
-from numeric.engine.marks import MARK, carries, exchanged, is_curved
-from numeric.engine.protocol import Step
-from numeric.methods.lrp import lrp
-from numeric.models.batches import Batch
-from numeric.targets.readout import Readout
-from numeric.warning import warn_caller
+from lrp_axioms.axioms import kinds
+from lrp_axioms.axioms.composites import GRADIENT_X_INPUT, Composite, UnassignedOperation
+from lrp_axioms.numeric.engine import operations as does
+from lrp_axioms.numeric.engine import packed
+from lrp_axioms.numeric.engine.calls import Use
+from lrp_axioms.numeric.engine.engine import Propagation
+from lrp_axioms.numeric.engine.marks import MARK, carries, exchanged, is_curved
+from lrp_axioms.numeric.engine.protocol import Step
+from lrp_axioms.numeric.methods.lrp import lrp
+from lrp_axioms.numeric.models.batches import Batch
+from lrp_axioms.numeric.targets.readout import Readout
+from lrp_axioms.numeric.warning import warn_caller
 
 NORMS = (kinds.LAYER_NORM, kinds.RMS_NORM)
 BESIDE_LOGIT = 20  # allowed: sum of |relevance| over |logit|

@@ -7,14 +7,14 @@ import torch
 from torch import Tensor
 from transformers import PreTrainedModel
 
-from axioms.composites import GRADIENT_X_INPUT
-from numeric.engine import packed
-from numeric.engine.attended import Damping
-from numeric.engine.rules import wide
-from numeric.methods import meetings
-from numeric.methods.mask_relevance import damped_passes, run
-from numeric.models.batches import Batch
-from numeric.targets.readout import Found, Readout
+from lrp_axioms.axioms.composites import GRADIENT_X_INPUT
+from lrp_axioms.numeric.engine import packed
+from lrp_axioms.numeric.engine.attended import Damping
+from lrp_axioms.numeric.engine.rules import wide
+from lrp_axioms.numeric.methods import meetings
+from lrp_axioms.numeric.methods.mask_relevance import damped_passes, run
+from lrp_axioms.numeric.models.batches import Batch
+from lrp_axioms.numeric.targets.readout import Found, Readout
 
 
 def atman(

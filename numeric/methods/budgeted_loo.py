@@ -7,11 +7,11 @@ import torch
 from torch import Tensor
 from transformers import PreTrainedModel
 
-from numeric.methods.loo import losses
-from numeric.methods.mask_relevance import mask_relevance
-from numeric.methods.memory_budget import AUTO
-from numeric.models.batches import Batch
-from numeric.targets.readout import Found, Readout
+from lrp_axioms.numeric.methods.loo import losses
+from lrp_axioms.numeric.methods.mask_relevance import mask_relevance
+from lrp_axioms.numeric.methods.memory_budget import AUTO
+from lrp_axioms.numeric.models.batches import Batch
+from lrp_axioms.numeric.targets.readout import Found, Readout
 
 FIRST = 4  # tokens left out before an error is estimated
 SURE = 2  # root mean squares; about 95 % of normal errors are within

@@ -10,9 +10,9 @@ from functools import partial
 from importlib import import_module
 from typing import Any
 
-from axioms.composites import ATTNLRP, CP_LRP, GRADIENT_X_INPUT, Composite
+from lrp_axioms.axioms.composites import ATTNLRP, CP_LRP, GRADIENT_X_INPUT, Composite
 
-LRP = "numeric.methods.lrp:lrp"
+LRP = "lrp_axioms.numeric.methods.lrp:lrp"
 ONE_PASS = "1 forward and 1 backward pass"
 BY_RULES = "a rule for every operation"
 
@@ -108,7 +108,7 @@ METHODS: dict[str, Method] = {
         Method(
             name="gim",
             label="GIM",
-            home="numeric.methods.gim:gim",
+            home="lrp_axioms.numeric.methods.gim:gim",
             needs=BY_RULES,
             cost=ONE_PASS,
             conserves="no",
@@ -117,7 +117,7 @@ METHODS: dict[str, Method] = {
         Method(
             name="mask-relevance",
             label="mask relevance",
-            home="numeric.methods.mask_relevance:mask_relevance",
+            home="lrp_axioms.numeric.methods.mask_relevance:mask_relevance",
             needs="attention by softmax from tokens to tokens, and nothing else between these",
             cost=ONE_PASS,
             conserves="no: each estimates the change of the logit without one token",
@@ -126,7 +126,7 @@ METHODS: dict[str, Method] = {
         Method(
             name="atman",
             label="AtMan",
-            home="numeric.methods.atman:atman",
+            home="lrp_axioms.numeric.methods.atman:atman",
             needs="attention by softmax from tokens to tokens",
             cost="1 forward pass per token, and 1 of the whole text",
             conserves="no: each is the change of the logit with the token's scores suppressed",
@@ -135,7 +135,7 @@ METHODS: dict[str, Method] = {
         Method(
             name="integrated-gradients",
             label="IG",
-            home="numeric.methods.integrated_gradients:integrated_gradients",
+            home="lrp_axioms.numeric.methods.integrated_gradients:integrated_gradients",
             needs="embeddings in place of ids",
             cost="32 forward and backward passes (option steps)",
             conserves="yes, to the logit minus the baseline's, up to the completeness gap",
@@ -144,7 +144,7 @@ METHODS: dict[str, Method] = {
         Method(
             name="attention-rollout",
             label="rollout",
-            home="numeric.methods.rollout:attention_rollout",
+            home="lrp_axioms.numeric.methods.rollout:attention_rollout",
             needs="square attention weights of every layer",
             cost="1 forward pass",
             conserves="no: shares of attention, which are not logits and add up to 1",
@@ -153,7 +153,7 @@ METHODS: dict[str, Method] = {
         Method(
             name="loo",
             label="LOO",
-            home="numeric.methods.loo:leave_one_out",
+            home="lrp_axioms.numeric.methods.loo:leave_one_out",
             needs="two tokens or more",
             cost="1 forward pass per token, and 1 of the whole text",
             conserves="no: each is the change of the logit without one token",
@@ -162,7 +162,7 @@ METHODS: dict[str, Method] = {
         Method(
             name="budgeted-loo",
             label="budgeted LOO",
-            home="numeric.methods.budgeted_loo:budgeted_loo",
+            home="lrp_axioms.numeric.methods.budgeted_loo:budgeted_loo",
             needs="two tokens or more, and what mask relevance needs",
             cost="2 forward passes, 1 backward pass, and 1 forward pass for each of 4 tokens "
             "(option budget)",

@@ -14,11 +14,11 @@ from torch import Tensor
 from torch.utils._pytree import tree_flatten, tree_unflatten
 from transformers import PreTrainedModel
 
-from axioms.composites import Composite
-from numeric.engine.engine import Propagation
-from numeric.engine.marks import Chain, carries, mark, marked
-from numeric.models import patches
-from numeric.models.places import numbered_layers
+from lrp_axioms.axioms.composites import Composite
+from lrp_axioms.numeric.engine.engine import Propagation
+from lrp_axioms.numeric.engine.marks import Chain, carries, mark, marked
+from lrp_axioms.numeric.models import patches
+from lrp_axioms.numeric.models.places import numbered_layers
 
 
 class Checkpointed(Propagation):

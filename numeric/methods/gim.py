@@ -9,16 +9,16 @@ import torch
 from torch import Tensor
 from transformers import PreTrainedModel
 
-from axioms.composites import GIM
-from numeric.engine import attention, handlers, packed, scope
-from numeric.engine import operations as does
-from numeric.engine.calls import Use
-from numeric.engine.entries import of_tokens
-from numeric.engine.marks import Function
-from numeric.engine.protocol import Rules
-from numeric.methods.lrp import check_gradient, read
-from numeric.models.batches import Batch
-from numeric.targets.readout import Found, Readout
+from lrp_axioms.axioms.composites import GIM
+from lrp_axioms.numeric.engine import attention, handlers, packed, scope
+from lrp_axioms.numeric.engine import operations as does
+from lrp_axioms.numeric.engine.calls import Use
+from lrp_axioms.numeric.engine.entries import of_tokens
+from lrp_axioms.numeric.engine.marks import Function
+from lrp_axioms.numeric.engine.protocol import Rules
+from lrp_axioms.numeric.methods.lrp import check_gradient, read
+from lrp_axioms.numeric.models.batches import Batch
+from lrp_axioms.numeric.targets.readout import Found, Readout
 
 
 def gim(

@@ -11,9 +11,9 @@ from typing import TYPE_CHECKING, Any
 from torch import Tensor, nn
 from torch.utils._pytree import tree_flatten, tree_unflatten
 
-from numeric.engine.marks import PRODUCT, Chain, Cut, carries, mark, marked
-from numeric.engine.rules import wide
-from numeric.models.patches import is_of_transformers, twin
+from lrp_axioms.numeric.engine.marks import PRODUCT, Chain, Cut, carries, mark, marked
+from lrp_axioms.numeric.engine.rules import wide
+from lrp_axioms.numeric.models.patches import is_of_transformers, twin
 
 if TYPE_CHECKING:
     from transformers import PreTrainedModel

@@ -11,13 +11,13 @@ from numpy.polynomial.legendre import leggauss
 from torch import Tensor
 from transformers import PreTrainedModel
 
-from numeric.engine import packed
-from numeric.engine.rules import wide
-from numeric.methods import memory_budget
-from numeric.methods.paths import Path, straight_path
-from numeric.models.batches import Batch
-from numeric.targets.chosen import Chosen
-from numeric.targets.readout import Found, Readout
+from lrp_axioms.numeric.engine import packed
+from lrp_axioms.numeric.engine.rules import wide
+from lrp_axioms.numeric.methods import memory_budget
+from lrp_axioms.numeric.methods.paths import Path, straight_path
+from lrp_axioms.numeric.models.batches import Batch
+from lrp_axioms.numeric.targets.chosen import Chosen
+from lrp_axioms.numeric.targets.readout import Found, Readout
 
 BASELINES = ("zero", "pad")
 DOUBLINGS = 3  # of the number of nodes, at most

@@ -8,14 +8,14 @@ import torch
 from torch import Tensor
 from transformers import PreTrainedModel
 
-from numeric.methods.budget import by_groups
-from numeric.methods.masking import masked_logits
-from numeric.methods.memory_budget import AUTO
-from numeric.methods.removals import check
-from numeric.methods.shared import whole
-from numeric.models import heads
-from numeric.models.batches import Batch
-from numeric.targets.readout import Found, Readout
+from lrp_axioms.numeric.methods.budget import by_groups
+from lrp_axioms.numeric.methods.masking import masked_logits
+from lrp_axioms.numeric.methods.memory_budget import AUTO
+from lrp_axioms.numeric.methods.removals import check
+from lrp_axioms.numeric.methods.shared import whole
+from lrp_axioms.numeric.models import heads
+from lrp_axioms.numeric.models.batches import Batch
+from lrp_axioms.numeric.targets.readout import Found, Readout
 
 DTYPES = ("float64", "float32", "bfloat16", "float16")
 

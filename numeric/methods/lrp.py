@@ -7,15 +7,15 @@ import torch
 from torch import Tensor
 from transformers import PreTrainedModel
 
-from axioms.composites import Composite
-from numeric.engine import packed, scope
-from numeric.engine.engine import Propagation
-from numeric.engine.entries import of_tokens
-from numeric.methods import positions as position_shares
-from numeric.methods.checkpointing import Checkpointed
-from numeric.methods.inside import Inside
-from numeric.models.batches import Batch
-from numeric.targets.readout import Found, Readout
+from lrp_axioms.axioms.composites import Composite
+from lrp_axioms.numeric.engine import packed, scope
+from lrp_axioms.numeric.engine.engine import Propagation
+from lrp_axioms.numeric.engine.entries import of_tokens
+from lrp_axioms.numeric.methods import positions as position_shares
+from lrp_axioms.numeric.methods.checkpointing import Checkpointed
+from lrp_axioms.numeric.methods.inside import Inside
+from lrp_axioms.numeric.models.batches import Batch
+from lrp_axioms.numeric.targets.readout import Found, Readout
 
 SHARES = ("embedding", "word")
 

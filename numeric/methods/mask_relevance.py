@@ -9,18 +9,18 @@ import torch
 from torch import Tensor
 from transformers import PreTrainedModel
 
-from axioms import kinds
-from axioms.composites import GRADIENT_X_INPUT, Composite
-from numeric.engine import packed, scope
-from numeric.engine.attended import Attended, Attending, Damping, rows_read
-from numeric.engine.engine import Propagation
-from numeric.methods import meetings
-from numeric.methods.lrp import check_gradient
-from numeric.models.batches import Batch
-from numeric.models.heads import CLASSES
-from numeric.models.identity import code_of_stock
-from numeric.targets.chosen import Rows
-from numeric.targets.readout import Found, Readout
+from lrp_axioms.axioms import kinds
+from lrp_axioms.axioms.composites import GRADIENT_X_INPUT, Composite
+from lrp_axioms.numeric.engine import packed, scope
+from lrp_axioms.numeric.engine.attended import Attended, Attending, Damping, rows_read
+from lrp_axioms.numeric.engine.engine import Propagation
+from lrp_axioms.numeric.methods import meetings
+from lrp_axioms.numeric.methods.lrp import check_gradient
+from lrp_axioms.numeric.models.batches import Batch
+from lrp_axioms.numeric.models.heads import CLASSES
+from lrp_axioms.numeric.models.identity import code_of_stock
+from lrp_axioms.numeric.targets.chosen import Rows
+from lrp_axioms.numeric.targets.readout import Found, Readout
 
 HELD = {kinds.LAYER_NORM: kinds.HELD_DEVIATION, kinds.RMS_NORM: kinds.HELD_DEVIATION}
 GRADIENTS = {

@@ -7,9 +7,14 @@ import torch
 from torch import Tensor
 from transformers import PreTrainedModel
 
-from numeric.methods import memory_budget, prefix
-from numeric.methods.removals import check, check_effect, check_something_is_left, replacement
-from numeric.methods.shared import (
+from lrp_axioms.numeric.methods import memory_budget, prefix
+from lrp_axioms.numeric.methods.removals import (
+    check,
+    check_effect,
+    check_something_is_left,
+    replacement,
+)
+from lrp_axioms.numeric.methods.shared import (
     OF_OTHER_CODE,
     Copies,
     Whole,
@@ -18,11 +23,11 @@ from numeric.methods.shared import (
     reuse,
     whole,
 )
-from numeric.models import families, heads
-from numeric.models.batches import DECODER, DECODER_MASK, Batch
-from numeric.models.facts import ModelFacts
-from numeric.targets.chosen import Rows
-from numeric.targets.readout import Readout
+from lrp_axioms.numeric.models import families, heads
+from lrp_axioms.numeric.models.batches import DECODER, DECODER_MASK, Batch
+from lrp_axioms.numeric.models.facts import ModelFacts
+from lrp_axioms.numeric.targets.chosen import Rows
+from lrp_axioms.numeric.targets.readout import Readout
 
 At = Callable[[Tensor, Tensor], None]
 """Takes the columns and examples that run next, as ``reuse`` needs them."""

@@ -6,10 +6,10 @@ import torch
 from torch import Tensor
 from transformers import PreTrainedModel
 
-from numeric.engine.attended import Attended
-from numeric.engine.entries import Entry, of_tokens
-from numeric.models.batches import Batch
-from numeric.models.identity import Code
+from lrp_axioms.numeric.engine.attended import Attended
+from lrp_axioms.numeric.engine.entries import Entry, of_tokens
+from lrp_axioms.numeric.models.batches import Batch
+from lrp_axioms.numeric.models.identity import Code
 
 KNOWN: dict[tuple[Code | None, tuple[str, ...]], None] = {}
 """Code and places of attention of stock models whose tokens meet in attention alone.

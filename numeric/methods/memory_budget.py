@@ -7,8 +7,8 @@ import torch
 from torch import Tensor, nn
 from transformers import PreTrainedConfig, PreTrainedModel
 
-from numeric.models.facts import ModelFacts, facts_of
-from numeric.models.heads import MASKED, NEXT
+from lrp_axioms.numeric.models.facts import ModelFacts, facts_of
+from lrp_axioms.numeric.models.heads import MASKED, NEXT
 
 AUTO = "auto"
 ON_CPU = 1 << 26

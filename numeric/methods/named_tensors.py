@@ -10,16 +10,16 @@ import torch
 from torch import Tensor, nn
 from torch.utils._pytree import tree_map
 
-from axioms.composites import Composite
-from numeric.engine import packed, scope
-from numeric.engine.blocks import outside
-from numeric.engine.engine import Propagation
-from numeric.engine.rules import wide
-from numeric.methods.options import composite_of
-from numeric.models.checks import check_code, own_failures
-from numeric.models.patches import change_output, twin
-from numeric.results.result import Attribution
-from numeric.spelling import did_you_mean
+from lrp_axioms.axioms.composites import Composite
+from lrp_axioms.numeric.engine import packed, scope
+from lrp_axioms.numeric.engine.blocks import outside
+from lrp_axioms.numeric.engine.engine import Propagation
+from lrp_axioms.numeric.engine.rules import wide
+from lrp_axioms.numeric.methods.options import composite_of
+from lrp_axioms.numeric.models.checks import check_code, own_failures
+from lrp_axioms.numeric.models.patches import change_output, twin
+from lrp_axioms.numeric.results.result import Attribution
+from lrp_axioms.numeric.spelling import did_you_mean
 
 OUTPUT = "output of "
 """Stands before the path of a module whose name an argument has, too."""

@@ -6,9 +6,9 @@ from functools import partial
 from numbers import Real
 from typing import Any
 
-from axioms.composites import Composite
-from numeric.methods.catalogue import METHODS, WITH_RULES, Method, by_rules
-from numeric.spelling import NAME, did_you_mean
+from lrp_axioms.axioms.composites import Composite
+from lrp_axioms.numeric.methods.catalogue import METHODS, WITH_RULES, Method, by_rules
+from lrp_axioms.numeric.spelling import NAME, did_you_mean
 
 
 def composite_of(method: str | Composite, share: str | None) -> tuple[str, Composite, str]:

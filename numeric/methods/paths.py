@@ -8,11 +8,11 @@ import torch
 from torch import Tensor, nn
 from transformers import PreTrainedModel
 
-from numeric.methods.shared import OF_OTHER_CODE, Whole, reuse, whole
-from numeric.models import families
-from numeric.models.batches import DECODER, Batch, first_map
-from numeric.targets.chosen import Rows
-from numeric.targets.readout import Readout
+from lrp_axioms.numeric.methods.shared import OF_OTHER_CODE, Whole, reuse, whole
+from lrp_axioms.numeric.models import families
+from lrp_axioms.numeric.models.batches import DECODER, Batch, first_map
+from lrp_axioms.numeric.targets.chosen import Rows
+from lrp_axioms.numeric.targets.readout import Readout
 
 
 @dataclass(frozen=True, eq=False)

@@ -5,13 +5,13 @@ from torch import Tensor
 from transformers import DynamicCache, PreTrainedModel
 from transformers.cache_utils import DynamicLayer
 
-from numeric.methods.shared import OF_OTHER_CODE, Copies, first_keys
-from numeric.models import heads
-from numeric.models.batches import Batch
-from numeric.models.facts import ModelFacts
-from numeric.models.identity import is_stock
-from numeric.targets.chosen import Rows
-from numeric.targets.readout import Readout
+from lrp_axioms.numeric.methods.shared import OF_OTHER_CODE, Copies, first_keys
+from lrp_axioms.numeric.models import heads
+from lrp_axioms.numeric.models.batches import Batch
+from lrp_axioms.numeric.models.facts import ModelFacts
+from lrp_axioms.numeric.models.identity import is_stock
+from lrp_axioms.numeric.targets.chosen import Rows
+from lrp_axioms.numeric.targets.readout import Readout
 
 ON_CPU, ELSEWHERE = 128, 8192
 """Tokens at a time; fewer take hardly less time: measured on CPUs, assumed for GPUs."""

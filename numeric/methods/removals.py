@@ -4,11 +4,11 @@ import torch
 from torch import Tensor
 from transformers import PreTrainedModel
 
-from numeric.methods.shared import Copies, Whole
-from numeric.models.batches import DECODER_MASK, PIXELS, Batch
-from numeric.models.checks import mask_problems
-from numeric.models.facts import ModelFacts
-from numeric.targets.readout import Readout
+from lrp_axioms.numeric.methods.shared import Copies, Whole
+from lrp_axioms.numeric.models.batches import DECODER_MASK, PIXELS, Batch
+from lrp_axioms.numeric.models.checks import mask_problems
+from lrp_axioms.numeric.models.facts import ModelFacts
+from lrp_axioms.numeric.targets.readout import Readout
 
 REMOVALS = ("attention-mask", "deletion")
 """Ways to remove tokens; a token id instead puts that token, such as [MASK], in their place."""

@@ -8,13 +8,13 @@ import torch
 from torch import Tensor, nn
 from transformers import PreTrainedModel
 
-from numeric.engine.blocks import Block
-from numeric.models.batches import Batch, first_map
-from numeric.models.heads import ANSWER, CLASSES
-from numeric.models.patches import attention_implementation, twin
-from numeric.models.places import Places
-from numeric.targets.chosen import Chosen
-from numeric.targets.readout import Found, Readout
+from lrp_axioms.numeric.engine.blocks import Block
+from lrp_axioms.numeric.models.batches import Batch, first_map
+from lrp_axioms.numeric.models.heads import ANSWER, CLASSES
+from lrp_axioms.numeric.models.patches import attention_implementation, twin
+from lrp_axioms.numeric.models.places import Places
+from lrp_axioms.numeric.targets.chosen import Chosen
+from lrp_axioms.numeric.targets.readout import Found, Readout
 
 VARIANTS = ("paper", "abnar-zuidema")
 

@@ -8,12 +8,12 @@ import torch
 from torch import Tensor, nn
 from transformers import DynamicCache, PreTrainedModel
 
-from numeric.models import families
-from numeric.models.batches import Batch
-from numeric.models.identity import is_stock
-from numeric.models.patches import set_attribute, twin
-from numeric.targets.chosen import Rows
-from numeric.targets.readout import Readout
+from lrp_axioms.numeric.models import families
+from lrp_axioms.numeric.models.batches import Batch
+from lrp_axioms.numeric.models.identity import is_stock
+from lrp_axioms.numeric.models.patches import set_attribute, twin
+from lrp_axioms.numeric.targets.chosen import Rows
+from lrp_axioms.numeric.targets.readout import Readout
 
 Copies = dict[str, Tensor]
 """The tokens that each copy runs and sees, by name: (copy,) or (copy, token)."""

@@ -8,8 +8,8 @@ import torch
 from torch import Tensor, nn
 from transformers import PreTrainedModel
 
-from numeric.models.facts import ModelFacts
-from numeric.models.families import FIRST
+from lrp_axioms.numeric.models.facts import ModelFacts
+from lrp_axioms.numeric.models.families import FIRST
 
 KEYS = ("input_ids", "attention_mask", "token_type_ids")
 DECODER = "decoder_input_ids"

@@ -10,10 +10,10 @@ from torch.nn.modules.module import _global_backward_hooks, _global_backward_pre
 from transformers import PreTrainedModel
 from transformers.masking_utils import ALL_MASK_ATTENTION_FUNCTIONS
 
-from axioms.composites import UnassignedOperation
-from numeric.engine.blocks import outside
-from numeric.models import patches
-from numeric.models.facts import ModelFacts, config_problems
+from lrp_axioms.axioms.composites import UnassignedOperation
+from lrp_axioms.numeric.engine.blocks import outside
+from lrp_axioms.numeric.models import patches
+from lrp_axioms.numeric.models.facts import ModelFacts, config_problems
 
 Modules = list[tuple[str, nn.Module]]  # each with its path
 

@@ -8,7 +8,7 @@ from typing import Any
 from torch import nn
 from transformers import PreTrainedConfig
 
-from numeric.models import families, heads
+from lrp_axioms.numeric.models import families, heads
 
 NO_END = 1 << 62
 """Stands for no limit of tokens or ids."""

@@ -9,7 +9,7 @@ from torch import Tensor, nn
 from transformers.models.auto import modeling_auto
 from transformers.utils.generic import ModelOutput
 
-from numeric.models import families
+from lrp_axioms.numeric.models import families
 
 CLASSES, NEXT, MASKED, TAGS, ANSWER = "classes", "next token", "masked token", "tags", "answer"
 

@@ -26,7 +26,7 @@ from torch.nn.modules import module as torch_module
 from transformers import PreTrainedModel, masking_utils
 from transformers.modeling_utils import ALL_ATTENTION_FUNCTIONS
 
-from numeric.models.patches import is_of_transformers
+from lrp_axioms.numeric.models.patches import is_of_transformers
 
 Code = tuple[type, bytes]
 PACKAGES = ("torch", "transformers", "huggingface_hub", "safetensors", "tqdm")

@@ -7,12 +7,12 @@ import torch
 from torch import Tensor
 from transformers import PreTrainedModel
 
-from numeric.models import batches, families, heads
-from numeric.models.batches import DECODER, KEYS, PIXELS, Batch, make_batch
-from numeric.models.checks import Modules, mask_problems, model_problems, modules_of
-from numeric.models.facts import NO_END, ModelFacts, facts_of
-from numeric.targets import problems as target_problems
-from numeric.warning import warn_caller
+from lrp_axioms.numeric.models import batches, families, heads
+from lrp_axioms.numeric.models.batches import DECODER, KEYS, PIXELS, Batch, make_batch
+from lrp_axioms.numeric.models.checks import Modules, mask_problems, model_problems, modules_of
+from lrp_axioms.numeric.models.facts import NO_END, ModelFacts, facts_of
+from lrp_axioms.numeric.targets import problems as target_problems
+from lrp_axioms.numeric.warning import warn_caller
 
 
 def prepare(

@@ -9,7 +9,7 @@ from types import FrameType
 
 from torch import nn
 
-from axioms.composites import Composite, Operation
+from lrp_axioms.axioms.composites import Composite, Operation
 
 OURS = str(Path(__file__).parents[1])
 LAYER = re.compile(r"(?:^|\.)(?:\w*layers?|h|blocks?)\.(\d+)(?=\.|$)")

@@ -9,10 +9,10 @@ from typing import Any
 from torch import Tensor, nn
 from transformers import PreTrainedModel, PreTrainedTokenizerBase
 
-from numeric.models.checks import check_is_model
-from numeric.models.facts import facts_of
-from numeric.spelling import text_fault
-from numeric.warning import warn_caller
+from lrp_axioms.numeric.models.checks import check_is_model
+from lrp_axioms.numeric.models.facts import facts_of
+from lrp_axioms.numeric.spelling import text_fault
+from lrp_axioms.numeric.warning import warn_caller
 
 CHAT = "tokenizer.apply_chat_template(chat, add_generation_prompt=True, tokenize=False)"
 IDS = 'attribute(model, {"input_ids": ids}), with ids as a tensor (batch, token)'

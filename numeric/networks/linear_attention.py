@@ -11,7 +11,7 @@ from functools import partial
 import torch
 from torch import Tensor, nn
 
-from numeric.engine import rules
+from lrp_axioms.numeric.engine import rules
 
 Rule = Callable[[Tensor], Tensor]
 """Acts at the output of an operation."""

@@ -9,10 +9,10 @@ from typing import Any
 
 import numpy as np
 
-from axioms import kinds
-from axioms.composites import BIAS, CONSTANT, STABILISER, TAYLOR
-from numeric.reference import lemmas, mapped, rules
-from numeric.reference.lemmas import Lemma
+from lrp_axioms.axioms import kinds
+from lrp_axioms.axioms.composites import BIAS, CONSTANT, STABILISER, TAYLOR
+from lrp_axioms.numeric.reference import lemmas, mapped, rules
+from lrp_axioms.numeric.reference.lemmas import Lemma
 
 
 def not_on_maps(*given: Any, eps: float) -> list[np.ndarray]:

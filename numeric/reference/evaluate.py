@@ -8,12 +8,12 @@ from functools import reduce
 
 import numpy as np
 
-from axioms import kinds
-from axioms.composites import Composite, assigned
-from axioms.graph import INPUT, LEAVES, MOVE, Node
-from numeric.reference import rules
-from numeric.reference.dispatch import RULES
-from numeric.reference.lemmas import rows, unmask
+from lrp_axioms.axioms import kinds
+from lrp_axioms.axioms.composites import Composite, assigned
+from lrp_axioms.axioms.graph import INPUT, LEAVES, MOVE, Node
+from lrp_axioms.numeric.reference import rules
+from lrp_axioms.numeric.reference.dispatch import RULES
+from lrp_axioms.numeric.reference.lemmas import rows, unmask
 
 
 def _linear(

@@ -7,10 +7,10 @@ from collections.abc import Callable, Mapping, Sequence
 
 import numpy as np
 
-from axioms.composites import BIAS, CONSTANT, STABILISER
-from axioms.graph import PARAMETER, Node
-from numeric.reference import mapped
-from numeric.reference.rules import share, stabilize
+from lrp_axioms.axioms.composites import BIAS, CONSTANT, STABILISER
+from lrp_axioms.axioms.graph import PARAMETER, Node
+from lrp_axioms.numeric.reference import mapped
+from lrp_axioms.numeric.reference.rules import share, stabilize
 
 Array = np.ndarray
 Arrays = Sequence[np.ndarray]

@@ -8,7 +8,7 @@ from typing import Protocol
 
 import numpy as np
 
-from numeric.reference.rules import share
+from lrp_axioms.numeric.reference.rules import share
 
 
 class Map(Protocol):

@@ -11,9 +11,9 @@ from rich.table import Table
 from rich.text import Text
 from torch import Tensor
 
-from numeric.results import render
-from numeric.results.render import Cell, LayerMap
-from numeric.results.result import Attribution
+from lrp_axioms.numeric.results import render
+from lrp_axioms.numeric.results.render import Cell, LayerMap
+from lrp_axioms.numeric.results.result import Attribution
 
 CELL = 5  # characters, four of them for a number
 

@@ -13,9 +13,9 @@ from typing import Any
 
 import numpy as np
 
-from axioms.extras import need
-from numeric.results import render
-from numeric.results.render import LayerMap
+from lrp_axioms.axioms.extras import need
+from lrp_axioms.numeric.results import render
+from lrp_axioms.numeric.results.render import LayerMap
 
 INCH = 72  # points, the unit of all lengths here
 WIDTH, EDGE = 302.0, 8.0  # of a picture: 302 points are 420 pixels

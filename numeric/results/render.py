@@ -17,7 +17,7 @@ from jinja2 import Environment
 from rich.table import Table
 from rich.text import Text
 
-from numeric.spelling import printable
+from lrp_axioms.numeric.spelling import printable
 
 COLOURS = """\
 :root { color-scheme: light dark; --ink: #1b1b1f; --paper: #fff; --dim: #5c5c66; --line: #ccc;

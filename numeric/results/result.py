@@ -13,11 +13,11 @@ from rich.constrain import Constrain
 from torch import Tensor
 from transformers import PreTrainedTokenizerBase
 
-from axioms.extras import need
-from numeric.results import pictures, render, stored
-from numeric.results.render import LayerMap
-from numeric.results.words import pieces, units
-from numeric.spelling import printable
+from lrp_axioms.axioms.extras import need
+from lrp_axioms.numeric.results import pictures, render, stored
+from lrp_axioms.numeric.results.render import LayerMap
+from lrp_axioms.numeric.results.words import pieces, units
+from lrp_axioms.numeric.spelling import printable
 
 if TYPE_CHECKING:
     from pandas import DataFrame
@@ -211,7 +211,7 @@ def _caption(a: Attribution, sample: int) -> str:
         f"Logit {a.logit[sample]:+z.4f} = relevance of the tokens "
         f"{a.logit[sample] - a.residual[sample]:+z.4f} + residual {a.residual[sample]:+z.4f}."
     )
-    from numeric.methods.catalogue import METHODS
+    from lrp_axioms.numeric.methods.catalogue import METHODS
 
     if a.method not in METHODS:
         return said

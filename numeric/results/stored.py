@@ -12,8 +12,8 @@ from safetensors import SafetensorError, safe_open
 from safetensors.torch import save
 from torch import Tensor
 
-from axioms import schema
-from axioms.writing import write_named
+from lrp_axioms.axioms import schema
+from lrp_axioms.axioms.writing import write_named
 
 KINDS = ("attribution", "generation")
 VERSION = 1

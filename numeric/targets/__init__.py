@@ -23,7 +23,7 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from numeric.spelling import NAME
+from lrp_axioms.numeric.spelling import NAME
 
 
 class Own(Enum):

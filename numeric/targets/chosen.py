@@ -8,12 +8,12 @@ import torch
 from torch import Tensor
 from transformers import PreTrainedModel, PreTrainedTokenizerBase
 
-from numeric.engine.rules import wide
-from numeric.models import heads
-from numeric.models.batches import Batch, last_column
-from numeric.models.heads import ANSWER, CLASSES, NEXT, TAGS
-from numeric.targets import OWN, Label, Target, Term, answer, logit, terms
-from numeric.targets.naming import resolve_names
+from lrp_axioms.numeric.engine.rules import wide
+from lrp_axioms.numeric.models import heads
+from lrp_axioms.numeric.models.batches import Batch, last_column
+from lrp_axioms.numeric.models.heads import ANSWER, CLASSES, NEXT, TAGS
+from lrp_axioms.numeric.targets import OWN, Label, Target, Term, answer, logit, terms
+from lrp_axioms.numeric.targets.naming import resolve_names
 
 PREDICTED = torch.iinfo(torch.int64).min
 """Stands for a label until the logits are known."""

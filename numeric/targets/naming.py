@@ -5,10 +5,10 @@ from typing import Any
 
 from transformers import PreTrainedModel, PreTrainedTokenizerBase
 
-from numeric.models.heads import ANSWER, CLASSES, TAGS
-from numeric.spelling import did_you_mean
-from numeric.targets import Label, Target, names, terms
-from numeric.warning import warn_caller
+from lrp_axioms.numeric.models.heads import ANSWER, CLASSES, TAGS
+from lrp_axioms.numeric.spelling import did_you_mean
+from lrp_axioms.numeric.targets import Label, Target, names, terms
+from lrp_axioms.numeric.warning import warn_caller
 
 NOUNS = {CLASSES: "class", TAGS: "tag"}
 SHOWN = 10  # labels or tokens that an error lists

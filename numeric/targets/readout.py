@@ -9,14 +9,14 @@ from torch import Tensor
 from transformers import PreTrainedModel, PreTrainedTokenizerBase
 from transformers.utils.generic import ModelOutput
 
-from numeric.models import heads
-from numeric.models.batches import Batch
-from numeric.models.heads import ANSWER, CLASSES, MASKED, NEXT, TAGS
-from numeric.models.inputs import prepare
-from numeric.models.texts import check_tokenizer
-from numeric.spelling import listed
-from numeric.targets import Label, Target
-from numeric.targets.chosen import PREDICTED, Chosen, Rows, place_target
+from lrp_axioms.numeric.models import heads
+from lrp_axioms.numeric.models.batches import Batch
+from lrp_axioms.numeric.models.heads import ANSWER, CLASSES, MASKED, NEXT, TAGS
+from lrp_axioms.numeric.models.inputs import prepare
+from lrp_axioms.numeric.models.texts import check_tokenizer
+from lrp_axioms.numeric.spelling import listed
+from lrp_axioms.numeric.targets import Label, Target
+from lrp_axioms.numeric.targets.chosen import PREDICTED, Chosen, Rows, place_target
 
 LEGAL = {
     CLASSES: "None (the predicted class), a class, logit(class) or log_probability(class)",

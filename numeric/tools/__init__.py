@@ -6,7 +6,7 @@ Importing this package loads none of these libraries.
 from collections.abc import Iterator
 from contextlib import contextmanager
 
-from axioms.extras import MissingLibrary
+from lrp_axioms.axioms.extras import MissingLibrary
 
 
 @contextmanager

@@ -8,14 +8,14 @@ import torch
 from torch import Tensor
 from transformers import PreTrainedModel, PreTrainedTokenizerBase
 
-import numeric
-from axioms.composites import Composite
-from numeric.methods.options import resolve
-from numeric.models.facts import facts_of
-from numeric.models.heads import CLASSES
-from numeric.targets import Target, log_probability, logit
-from numeric.targets.readout import read
-from numeric.tools import require
+from lrp_axioms import numeric
+from lrp_axioms.axioms.composites import Composite
+from lrp_axioms.numeric.methods.options import resolve
+from lrp_axioms.numeric.models.facts import facts_of
+from lrp_axioms.numeric.models.heads import CLASSES
+from lrp_axioms.numeric.targets import Target, log_probability, logit
+from lrp_axioms.numeric.targets.readout import read
+from lrp_axioms.numeric.tools import require
 
 with require("captum"):
     from captum.attr import Attribution, LayerGradientXActivation, visualization

@@ -6,10 +6,10 @@ import torch
 from torch import Tensor
 from transformers import PreTrainedModel
 
-from axioms.composites import Composite
-from numeric.attribution import propagation
-from numeric.engine.engine import Propagation
-from numeric.methods.lrp import read
+from lrp_axioms.axioms.composites import Composite
+from lrp_axioms.numeric.attribution import propagation
+from lrp_axioms.numeric.engine.engine import Propagation
+from lrp_axioms.numeric.methods.lrp import read
 
 
 class ExternalModel:

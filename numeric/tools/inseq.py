@@ -4,8 +4,8 @@ from typing import Any
 
 from torch import Tensor
 
-from numeric.tools import require
-from numeric.tools.external_model import ExternalModel
+from lrp_axioms.numeric.tools import require
+from lrp_axioms.numeric.tools.external_model import ExternalModel
 
 with require("inseq"):
     from inseq.attr.attribution_decorators import set_hook

@@ -8,12 +8,12 @@ from torch import Tensor
 from transformers import Pipeline
 from transformers.utils.chat_template_utils import Chat
 
-from axioms.composites import Composite
-from numeric.attribution import attribute_each
-from numeric.generation.explaining import explain_generation
-from numeric.generation.result import Generation
-from numeric.results.result import Attribution
-from numeric.targets import Label, Target, logit
+from lrp_axioms.axioms.composites import Composite
+from lrp_axioms.numeric.attribution import attribute_each
+from lrp_axioms.numeric.generation.explaining import explain_generation
+from lrp_axioms.numeric.generation.result import Generation
+from lrp_axioms.numeric.results.result import Attribution
+from lrp_axioms.numeric.targets import Label, Target, logit
 
 Result = dict[str, Any]
 """A result as the pipeline gives it."""

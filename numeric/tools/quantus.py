@@ -5,9 +5,9 @@ import torch
 from torch import Tensor, nn
 from transformers import PreTrainedModel
 
-from axioms.composites import Composite
-from numeric.attribution import propagation
-from numeric.engine.rules import wide
+from lrp_axioms.axioms.composites import Composite
+from lrp_axioms.numeric.attribution import propagation
+from lrp_axioms.numeric.engine.rules import wide
 
 
 class FromEmbeddings(nn.Module):

@@ -4,7 +4,7 @@ import random
 from collections.abc import Callable
 from dataclasses import dataclass
 
-from benchmarks.experiments.causes.language import KINDS, Words, answer, question
+from lrp_axioms.benchmarks.experiments.causes.language import KINDS, Words, answer, question
 
 DISTANCES = {"near": (1, 5), "middle": (6, 11), "far": (12, 40)}
 """Name -> least and most words from the farthest carrier to the end of the prompt."""

@@ -13,16 +13,21 @@ from itertools import cycle
 import numpy as np
 import torch
 
-from benchmarks.experiments.causes.examples import DISTANCES, Example, examples
-from benchmarks.experiments.causes.language import SPECIAL, TASKS, VOCABULARY, replacements
-from benchmarks.experiments.record import Experiment, above_interval, number
-from benchmarks.experiments.result import Result, joined
-from benchmarks.running.workers import Each, Track, collected, in_turn, untracked
-from benchmarks.sources import models
-from numeric import attribute
-from numeric.evaluation.correlation import bootstrap_mean
-from numeric.methods.catalogue import METHODS
-from numeric.targets import logit
+from lrp_axioms.benchmarks.experiments.causes.examples import DISTANCES, Example, examples
+from lrp_axioms.benchmarks.experiments.causes.language import (
+    SPECIAL,
+    TASKS,
+    VOCABULARY,
+    replacements,
+)
+from lrp_axioms.benchmarks.experiments.record import Experiment, above_interval, number
+from lrp_axioms.benchmarks.experiments.result import Result, joined
+from lrp_axioms.benchmarks.running.workers import Each, Track, collected, in_turn, untracked
+from lrp_axioms.benchmarks.sources import models
+from lrp_axioms.numeric import attribute
+from lrp_axioms.numeric.evaluation.correlation import bootstrap_mean
+from lrp_axioms.numeric.methods.catalogue import METHODS
+from lrp_axioms.numeric.targets import logit
 
 MODEL = "embedded-lm"
 COUNT = 50  # prompts per task and distance
@@ -256,7 +261,7 @@ def _cause(row):
 
 def figure(result):
     """The pointing game of every method against the distance of the cause, by task; with chance."""
-    from benchmarks.experiments import drawing
+    from lrp_axioms.benchmarks.experiments import drawing
 
     figure = drawing.empty(8, 5)
     methods = [each for each in METHODS.values() if each.name in result.rows[0]]

@@ -6,19 +6,19 @@ from functools import cache, partial
 
 import numpy as np
 
-from axioms import kinds
-from axioms.composites import ATTNLRP, BYPASS, CP_LRP, GRADIENT_X_INPUT, Composite
-from benchmarks.errors import UnavailableError
-from benchmarks.experiments.causes.measure import language_model
-from benchmarks.experiments.maps import means
-from benchmarks.experiments.patching.pairs import Pair, network, prompt_pairs, text_pairs
-from benchmarks.experiments.record import Experiment, above_interval, number, value
-from benchmarks.experiments.result import Result, joined
-from benchmarks.running.workers import Each, Track, collected, in_turn, untracked
-from benchmarks.sources import digests, models
-from benchmarks.sources.data import Texts
-from numeric.evaluation.correlation import pearson
-from numeric.evaluation.patching import PLACES, Patched, patching
+from lrp_axioms.axioms import kinds
+from lrp_axioms.axioms.composites import ATTNLRP, BYPASS, CP_LRP, GRADIENT_X_INPUT, Composite
+from lrp_axioms.benchmarks.errors import UnavailableError
+from lrp_axioms.benchmarks.experiments.causes.measure import language_model
+from lrp_axioms.benchmarks.experiments.maps import means
+from lrp_axioms.benchmarks.experiments.patching.pairs import Pair, network, prompt_pairs, text_pairs
+from lrp_axioms.benchmarks.experiments.record import Experiment, above_interval, number, value
+from lrp_axioms.benchmarks.experiments.result import Result, joined
+from lrp_axioms.benchmarks.running.workers import Each, Track, collected, in_turn, untracked
+from lrp_axioms.benchmarks.sources import digests, models
+from lrp_axioms.benchmarks.sources.data import Texts
+from lrp_axioms.numeric.evaluation.correlation import pearson
+from lrp_axioms.numeric.evaluation.patching import PLACES, Patched, patching
 
 COUNT = 8  # pairs of every model
 LABELS = {
@@ -194,7 +194,7 @@ def notes(rows: Sequence[dict]) -> Iterator[str]:
 
 def figure(result):
     """Draws r of every set of rules by kind of place, for each trained model."""
-    from benchmarks.experiments import drawing
+    from lrp_axioms.benchmarks.experiments import drawing
 
     rows = [row for row in result.rows if row["corrupted"] in ("another word", "zeros")]
     rows = [row for row in rows if not row["model"].startswith("random")]

@@ -8,10 +8,16 @@ from dataclasses import dataclass
 import torch
 from transformers import PreTrainedModel
 
-from benchmarks.experiments.causes.examples import examples
-from benchmarks.experiments.causes.language import ID, NO_ANSWER, TASKS, VOCABULARY, replacements
-from benchmarks.sources.models import Classifier
-from numeric.targets import Target, logit
+from lrp_axioms.benchmarks.experiments.causes.examples import examples
+from lrp_axioms.benchmarks.experiments.causes.language import (
+    ID,
+    NO_ANSWER,
+    TASKS,
+    VOCABULARY,
+    replacements,
+)
+from lrp_axioms.benchmarks.sources.models import Classifier
+from lrp_axioms.numeric.targets import Target, logit
 
 SEED = 3 * 10**6  # of the prompts; training, its accuracy and "causes" have other seeds
 DISTANCES = ("near", "middle")

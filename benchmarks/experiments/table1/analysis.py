@@ -8,9 +8,13 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from benchmarks.experiments.table1 import methods
-from benchmarks.experiments.table1.pixel_attention import PixelAttention, Rules, relevance
-from numeric.evaluation.correlation import pearson
+from lrp_axioms.benchmarks.experiments.table1 import methods
+from lrp_axioms.benchmarks.experiments.table1.pixel_attention import (
+    PixelAttention,
+    Rules,
+    relevance,
+)
+from lrp_axioms.numeric.evaluation.correlation import pearson
 
 ORDERS = tuple(methods.SIDES.values())
 INVARIANCE = 1e-10

@@ -20,15 +20,15 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from benchmarks.experiments.maps import SEED, means
-from benchmarks.experiments.record import Experiment, interval, number, percent, value
-from benchmarks.experiments.result import Result, joined, undefined
-from benchmarks.experiments.table1 import methods
-from benchmarks.experiments.table1.methods import SIDES
-from benchmarks.running.threads import one_thread
-from benchmarks.running.workers import Each, Track, collected, in_turn, untracked
-from numeric.evaluation.correlation import bootstrap_mean, flipped, pearson
-from numeric.networks.linear_attention import LinearAttention, cotangent
+from lrp_axioms.benchmarks.experiments.maps import SEED, means
+from lrp_axioms.benchmarks.experiments.record import Experiment, interval, number, percent, value
+from lrp_axioms.benchmarks.experiments.result import Result, joined, undefined
+from lrp_axioms.benchmarks.experiments.table1 import methods
+from lrp_axioms.benchmarks.experiments.table1.methods import SIDES
+from lrp_axioms.benchmarks.running.threads import one_thread
+from lrp_axioms.benchmarks.running.workers import Each, Track, collected, in_turn, untracked
+from lrp_axioms.numeric.evaluation.correlation import bootstrap_mean, flipped, pearson
+from lrp_axioms.numeric.networks.linear_attention import LinearAttention, cotangent
 
 PAPER = {
     "LOO": {"L vs R": 1.0000, "L vs LOO": 1.0000, "R vs LOO": 1.0000},
@@ -237,7 +237,7 @@ def _row(runs, examples, explainer, pair, paper):
 
 def figure(result):
     """Draws r of each pair of maps as points, raw and normalised, with the paper's numbers."""
-    from benchmarks.experiments import drawing
+    from lrp_axioms.benchmarks.experiments import drawing
 
     figure = drawing.empty(7, 3)
     axes = figure.subplots()

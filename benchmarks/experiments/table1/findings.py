@@ -122,7 +122,7 @@ def strips(result):
 
     Dark: networks as accurate as the paper's; open: less accurate.
     """
-    from benchmarks.experiments import drawing
+    from lrp_axioms.benchmarks.experiments import drawing
 
     numbers = {row["number"]: row["paper r"] for row in result.rows}
     groups = list(dict.fromkeys(row["pooling"] for row in result.rows))

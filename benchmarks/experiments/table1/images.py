@@ -8,10 +8,10 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from axioms.extras import need
-from benchmarks.errors import UnavailableError, first_line
-from benchmarks.sources.pins import PINS
-from benchmarks.sources.streams import UNLOADABLE
+from lrp_axioms.axioms.extras import need
+from lrp_axioms.benchmarks.errors import UnavailableError, first_line
+from lrp_axioms.benchmarks.sources.pins import PINS
+from lrp_axioms.benchmarks.sources.streams import UNLOADABLE
 
 HUB, REVISION = PINS["images"]["mnist"].values()
 FILE = "mnist.npz"

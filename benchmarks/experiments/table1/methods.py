@@ -10,7 +10,7 @@ import numpy as np
 import torch
 from torch import Tensor, nn
 
-from numeric.evaluation.correlation import normalise
+from lrp_axioms.numeric.evaluation.correlation import normalise
 
 SIDES = {"L": "qk_first", "R": "kv_first"}
 MAPS = {"raw": lambda a, keep: a, "sum to one": normalise}

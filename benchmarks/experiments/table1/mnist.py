@@ -17,21 +17,21 @@ import pyarrow as pa
 import torch
 from torch import Tensor
 
-from axioms import schema
-from benchmarks.errors import RunError
-from benchmarks.experiments.maps import means
-from benchmarks.experiments.record import Experiment, interval, number, percent, value
-from benchmarks.experiments.result import Result, joined, undefined
-from benchmarks.experiments.table1 import methods
-from benchmarks.experiments.table1.analysis import SAME, analyse, analyses, column
-from benchmarks.experiments.table1.findings import findings, strips
-from benchmarks.experiments.table1.images import Images, load
-from benchmarks.experiments.table1.pixel_attention import PixelAttention, Specification
-from benchmarks.running.folders import claim, read_part, write_part
-from benchmarks.running.provenance import provenance
-from benchmarks.running.threads import one_thread
-from benchmarks.running.workers import Track, untracked
-from numeric.evaluation.correlation import flipped
+from lrp_axioms.axioms import schema
+from lrp_axioms.benchmarks.errors import RunError
+from lrp_axioms.benchmarks.experiments.maps import means
+from lrp_axioms.benchmarks.experiments.record import Experiment, interval, number, percent, value
+from lrp_axioms.benchmarks.experiments.result import Result, joined, undefined
+from lrp_axioms.benchmarks.experiments.table1 import methods
+from lrp_axioms.benchmarks.experiments.table1.analysis import SAME, analyse, analyses, column
+from lrp_axioms.benchmarks.experiments.table1.findings import findings, strips
+from lrp_axioms.benchmarks.experiments.table1.images import Images, load
+from lrp_axioms.benchmarks.experiments.table1.pixel_attention import PixelAttention, Specification
+from lrp_axioms.benchmarks.running.folders import claim, read_part, write_part
+from lrp_axioms.benchmarks.running.provenance import provenance
+from lrp_axioms.benchmarks.running.threads import one_thread
+from lrp_axioms.benchmarks.running.workers import Track, untracked
+from lrp_axioms.numeric.evaluation.correlation import flipped
 
 __all__ = ["Grid", "Images", "declared", "load", "sweep"]
 

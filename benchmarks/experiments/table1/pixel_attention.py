@@ -6,8 +6,8 @@ from dataclasses import dataclass
 import torch
 from torch import Tensor, nn
 
-from numeric.engine import rules
-from numeric.networks.linear_attention import FACTORIZATIONS
+from lrp_axioms.numeric.engine import rules
+from lrp_axioms.numeric.networks.linear_attention import FACTORIZATIONS
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -9,11 +9,11 @@ from collections.abc import Iterator, Sequence
 from dataclasses import replace
 from pathlib import Path
 
-from benchmarks.experiments import rows, text
-from benchmarks.experiments.maps import AOPC, CURVES, Measured, means, measured
-from benchmarks.experiments.record import interval, number
-from benchmarks.experiments.trade_off import trade_off
-from benchmarks.sources import data, models
+from lrp_axioms.benchmarks.experiments import rows, text
+from lrp_axioms.benchmarks.experiments.maps import AOPC, CURVES, Measured, means, measured
+from lrp_axioms.benchmarks.experiments.record import interval, number
+from lrp_axioms.benchmarks.experiments.trade_off import trade_off
+from lrp_axioms.benchmarks.sources import data, models
 
 ROWS = (
     rows.LOO,

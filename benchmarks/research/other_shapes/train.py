@@ -24,8 +24,8 @@ from transformers import (
     RobertaConfig,
 )
 
-from axioms.writing import write_atomically
-from benchmarks.sources import data, models
+from lrp_axioms.axioms.writing import write_atomically
+from lrp_axioms.benchmarks.sources import data, models
 
 EPOCHS, BATCH, RATE = 3, 128, 1e-3
 WARM = 0.05  # share of the steps until the full rate

@@ -9,8 +9,8 @@ from pathlib import Path
 
 import pytest
 
-from benchmarks.research.speed import machine
-from benchmarks.research.speed.ratios import (
+from lrp_axioms.benchmarks.research.speed import machine
+from lrp_axioms.benchmarks.research.speed.ratios import (
     BASELINE,
     Entry,
     Ratio,

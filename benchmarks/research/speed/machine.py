@@ -10,7 +10,7 @@ from pathlib import Path
 
 import torch
 
-from benchmarks.running.provenance import provenance
+from lrp_axioms.benchmarks.running.provenance import provenance
 
 KEPT = "baseline.json", "RESULTS.md"
 """Files that measurements write: a change in them is no change of the code."""

@@ -12,10 +12,10 @@ from pathlib import Path
 
 import numpy as np
 
-from axioms import schema
-from axioms.writing import write_atomically
-from benchmarks.research.speed import machine
-from benchmarks.research.speed.groups import GROUPS
+from lrp_axioms.axioms import schema
+from lrp_axioms.axioms.writing import write_atomically
+from lrp_axioms.benchmarks.research.speed import machine
+from lrp_axioms.benchmarks.research.speed.groups import GROUPS
 
 BASELINE = Path(__file__).parents[2] / "baseline.json"
 PAGE = BASELINE.with_name("RESULTS.md")

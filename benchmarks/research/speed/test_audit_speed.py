@@ -17,7 +17,7 @@ AUDIT = """
 import json, resource, sys
 import torch
 from transformers import BertConfig, BertForSequenceClassification
-from numeric import audit
+from lrp_axioms.numeric import audit
 
 torch.manual_seed(0)
 config = BertConfig(attn_implementation="eager")
@@ -26,7 +26,7 @@ inputs = {"input_ids": torch.randint(1000, 30000, (1, 64))}
 found = audit(model, inputs)
 gibibytes = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss / 2**20
 
-from benchmarks.running.timing import alternate, plain_gradient
+from lrp_axioms.benchmarks.running.timing import alternate, plain_gradient
 
 text = inputs | {"attention_mask": torch.ones_like(inputs["input_ids"])}
 seconds = alternate(

@@ -11,12 +11,12 @@ import pytest
 import torch
 from transformers import BertConfig, BertForSequenceClassification
 
-from benchmarks.research.speed.usage import peak_memory
-from benchmarks.running.timing import alternate, random_text
-from numeric import attribute
-from numeric.evaluation.perturbation import perturbation_curves
-from numeric.methods import memory_budget
-from numeric.models.inputs import prepare
+from lrp_axioms.benchmarks.research.speed.usage import peak_memory
+from lrp_axioms.benchmarks.running.timing import alternate, random_text
+from lrp_axioms.numeric import attribute
+from lrp_axioms.numeric.evaluation.perturbation import perturbation_curves
+from lrp_axioms.numeric.methods import memory_budget
+from lrp_axioms.numeric.models.inputs import prepare
 
 TEXTS = {
     "1 text of 32 tokens": [32],

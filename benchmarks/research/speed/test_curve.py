@@ -4,8 +4,8 @@ import pytest
 import torch
 from transformers import BertConfig, BertForSequenceClassification
 
-from benchmarks.experiments import time_by_length
-from benchmarks.research.speed.test_speed import DEVICE
+from lrp_axioms.benchmarks.experiments import time_by_length
+from lrp_axioms.benchmarks.research.speed.test_speed import DEVICE
 
 GROUP = "Leave-One-Out against LRP"
 WHERE = "" if DEVICE == "cpu" else ", GPU"

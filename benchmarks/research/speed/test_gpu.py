@@ -14,12 +14,18 @@ from torch import nn
 from torch.nn import functional
 from transformers import AutoModelForCausalLM, LlamaConfig
 
-from benchmarks.research.speed.test_long import RUNS, VOCABULARY
-from benchmarks.research.speed.test_speed import DEVICE, SMALL, assert_right, bert, rounding
-from benchmarks.research.speed.usage import operations, peak_memory
-from benchmarks.running.timing import alternate, random_text
-from benchmarks.sources import data, models
-from numeric import attribute, compiled
+from lrp_axioms.benchmarks.research.speed.test_long import RUNS, VOCABULARY
+from lrp_axioms.benchmarks.research.speed.test_speed import (
+    DEVICE,
+    SMALL,
+    assert_right,
+    bert,
+    rounding,
+)
+from lrp_axioms.benchmarks.research.speed.usage import operations, peak_memory
+from lrp_axioms.benchmarks.running.timing import alternate, random_text
+from lrp_axioms.benchmarks.sources import data, models
+from lrp_axioms.numeric import attribute, compiled
 
 GROUP = "GPU"
 SIZES = [(32, 128), (64, 512)]

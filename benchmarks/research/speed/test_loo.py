@@ -18,10 +18,10 @@ from transformers import (
     Qwen2ForCausalLM,
 )
 
-from benchmarks.research.speed.usage import operations
-from benchmarks.running.timing import alternate
-from numeric import attribute
-from numeric.methods import prefix
+from lrp_axioms.benchmarks.research.speed.usage import operations
+from lrp_axioms.benchmarks.running.timing import alternate
+from lrp_axioms.numeric import attribute
+from lrp_axioms.numeric.methods import prefix
 
 AT_ONCE = (1, 4, 16)
 """Captum's ``perturbations_per_eval``: its default, and larger ones; the best counts."""

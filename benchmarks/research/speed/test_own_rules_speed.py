@@ -3,8 +3,8 @@
 import time
 from pathlib import Path
 
-from axioms.own_rules.files import load
-from axioms.own_rules.verdicts import judge
+from lrp_axioms.axioms.own_rules.files import load
+from lrp_axioms.axioms.own_rules.verdicts import judge
 
 RULES = Path(__file__).parents[3] / "docs" / "my_rules.py"
 SECONDS = 4  # of processor time, for the ten rules of the page

@@ -30,7 +30,13 @@ class Process:
     """A process that explains once more for each line that it gets."""
 
     def __init__(self, name, size):
-        program = [sys.executable, "-W", "ignore", "-m", "benchmarks.research.speed.peers"]
+        program = [
+            sys.executable,
+            "-W",
+            "ignore",
+            "-m",
+            "lrp_axioms.benchmarks.research.speed.peers",
+        ]
         pipe = subprocess.PIPE
         self.running = subprocess.Popen([*program, name, size], stdin=pipe, stdout=pipe, text=True)
 

@@ -7,7 +7,7 @@ import torch
 from torch.nn.attention import SDPBackend, sdpa_kernel
 from torch.utils.flop_counter import FlopCounterMode
 
-from benchmarks.running.timing import synchronize
+from lrp_axioms.benchmarks.running.timing import synchronize
 
 ONE_ROW = {"logits_to_keep": 1, "use_cache": False}
 """With these options a language model computes the logits of its last token alone, as ours."""

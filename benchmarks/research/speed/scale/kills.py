@@ -22,9 +22,9 @@ from unittest.mock import patch
 
 import pyarrow.parquet as pq
 
-from benchmarks.research.speed.scale import small
-from benchmarks.running import manifest
-from benchmarks.running.folders import MANIFEST
+from lrp_axioms.benchmarks.research.speed.scale import small
+from lrp_axioms.benchmarks.running import manifest
+from lrp_axioms.benchmarks.running.folders import MANIFEST
 
 VICTIMS = "worker", "node", "command"
 TEXTS, ROWS = 6000, 32
@@ -35,9 +35,9 @@ PATIENCE = 300  # seconds without any
 
 def explain(folder: Path, address: str | None, count: int) -> None:
     """Runs ``attribute`` on the cluster at ``address``, or without one in this process."""
-    from benchmarks.experiments.explained import explain_texts
-    from benchmarks.running import blocks, cluster
-    from benchmarks.running.threads import one_thread
+    from lrp_axioms.benchmarks.experiments.explained import explain_texts
+    from lrp_axioms.benchmarks.running import blocks, cluster
+    from lrp_axioms.benchmarks.running.threads import one_thread
 
     engine = cluster.engine("ray" if address else "local", address=address)
     rows, size = patch.object(blocks, "ROWS", ROWS), patch.object(manifest, "SIZE", PART)
@@ -105,7 +105,7 @@ def disturb(folder: Path, *, kills: int, seed: int, texts: int = TEXTS) -> tuple
 
 def _run(cluster, folder, texts, draw, done, kills):
     """Runs to the end, and starts the command again each time it dies."""
-    command = [sys.executable, "-m", "benchmarks.research.speed.scale.kills"]
+    command = [sys.executable, "-m", "lrp_axioms.benchmarks.research.speed.scale.kills"]
     command += [
         "--command",
         str(folder),

@@ -16,17 +16,17 @@ import time
 from collections.abc import Sequence
 from pathlib import Path
 
-from benchmarks.running import manifest
+from lrp_axioms.benchmarks.running import manifest
 
 SIZES = 10_000, 1_000_000
 
 
 def measure(count: int, workers: int = 0, words: Sequence[int] = (1, 10)) -> dict:
     """Explains ``count`` texts; MiB that were resident at most, seconds, files, their size."""
-    from benchmarks.experiments.explained import explain_texts
-    from benchmarks.research.speed.scale import kills, small
-    from benchmarks.running.threads import one_thread
-    from benchmarks.sources.streams import texts
+    from lrp_axioms.benchmarks.experiments.explained import explain_texts
+    from lrp_axioms.benchmarks.research.speed.scale import kills, small
+    from lrp_axioms.benchmarks.running.threads import one_thread
+    from lrp_axioms.benchmarks.sources.streams import texts
 
     peaks = {}
 
@@ -60,8 +60,8 @@ def measure(count: int, workers: int = 0, words: Sequence[int] = (1, 10)) -> dic
 
 
 def _engine(workers):
-    from benchmarks.running.cluster import engine
-    from benchmarks.running.workers import IN_PROCESS
+    from lrp_axioms.benchmarks.running.cluster import engine
+    from lrp_axioms.benchmarks.running.workers import IN_PROCESS
 
     if not workers:
         return IN_PROCESS
@@ -91,7 +91,7 @@ def main() -> None:
         manifest.SIZE = chosen.part * 2**20
         print(json.dumps(measure(chosen.one, chosen.workers, chosen.words)))
         return
-    program, found = [sys.executable, "-m", "benchmarks.research.speed.scale.memory"], []
+    program, found = [sys.executable, "-m", "lrp_axioms.benchmarks.research.speed.scale.memory"], []
     program += ["--part", str(chosen.part), "--workers", str(chosen.workers)]
     program += ["--words", *map(str, chosen.words), "--one"]
     for count in chosen.texts:

@@ -7,7 +7,7 @@ from collections.abc import Iterator, Sequence
 import torch
 from transformers import BertConfig, BertForSequenceClassification
 
-from benchmarks.sources import data, digests, models
+from lrp_axioms.benchmarks.sources import data, digests, models
 
 
 def classifier() -> models.Classifier:

@@ -19,13 +19,13 @@ from pathlib import Path
 
 import pyarrow.parquet as pq
 
-from benchmarks.experiments import explained, text
-from benchmarks.experiments.rows import Row
-from benchmarks.running import blocks
-from benchmarks.running.threads import one_thread
-from benchmarks.running.timing import alternate
-from benchmarks.running.workers import IN_PROCESS, Engine
-from benchmarks.sources import data, models
+from lrp_axioms.benchmarks.experiments import explained, text
+from lrp_axioms.benchmarks.experiments.rows import Row
+from lrp_axioms.benchmarks.running import blocks
+from lrp_axioms.benchmarks.running.threads import one_thread
+from lrp_axioms.benchmarks.running.timing import alternate
+from lrp_axioms.benchmarks.running.workers import IN_PROCESS, Engine
+from lrp_axioms.benchmarks.sources import data, models
 
 ROW = Row(
     name="found",
@@ -88,7 +88,7 @@ def rate(number: int, classifier: models.Classifier, texts: list[str]) -> float:
     """
     import ray
 
-    from benchmarks.running import cluster
+    from lrp_axioms.benchmarks.running import cluster
 
     ray.init("local", num_cpus=number, num_gpus=0, include_dashboard=False, log_to_driver=False)
     stamps = []
