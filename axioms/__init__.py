@@ -1,5 +1,10 @@
 """Theorems on Layer-wise Relevance Propagation, with graphs and rules in SymPy."""
 
+if "." not in __name__:  # the short name in a checkout
+    from lrp_axioms.short_names import share
+
+    share(__name__)
+
 from typing import TYPE_CHECKING
 
 from lrp_axioms.axioms.verdict import Verdict

@@ -82,7 +82,7 @@ def main() -> None:
     atexit.register(gc.freeze)  # else the end takes a second, to look for garbage once more
     handler = logging.StreamHandler()  # writes to stderr
     handler.setFormatter(Formatter())
-    logging.getLogger("benchmarks").handlers = [handler]
+    logging.getLogger("lrp_axioms").handlers = [handler]
     if not all(map(str.isprintable, sys.argv)):
         from typer import rich_utils  # slow to import; prints arguments unchanged
 

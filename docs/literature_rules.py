@@ -6,7 +6,7 @@ Sources are cited as works, because numbers of equations differ between their ve
 
 from sympy import Max
 
-from axioms.own_rules import rule, sign
+from lrp_axioms import rule, sign
 
 
 def contributions(x, w):

@@ -13,7 +13,7 @@ so.
 
 from sympy import Rational
 
-from axioms.own_rules import rule, sign
+from lrp_axioms import rule, sign
 
 
 def products(a, b):

@@ -42,7 +42,7 @@ def attribute(
     """Returns the share of each token, or position of an image, in one logit of a model.
 
     Any other torch module is explained with ``of="embedding"`` and ``read``, which name a tensor
-    and a number: ``numeric.methods.named_tensors.of_tensors`` describes them.
+    and a number: ``lrp_axioms.numeric.methods.named_tensors.of_tensors`` describes them.
 
     ``inputs`` is a tokenizer's batch, (batch, token), whose padding gets 0, or an image
     processor's, (batch, channel, height, width).  With ``decoder_input_ids`` of an encoder with a
@@ -50,13 +50,13 @@ def attribute(
     texts, one after the other.
     ``method`` is a name in ``METHODS`` or a Composite (LRP with its rules).  ``target`` is
     None (the predicted label), a class, or one class per example; of a language model, causal
-    or masked, a token; or a ``Target`` of ``numeric.targets``: a label at a column, a span, an
-    answer, a log-probability, or a sum or difference of these.  Under LRP a token receives the
-    relevance of its word + position + type embedding before the first LayerNorm, summed
-    over channels in float32 or wider.  Options, such as ``epsilon`` (default 0: the limit),
+    or masked, a token; or a ``Target`` of ``lrp_axioms.numeric.targets``: a label at a column, a
+    span, an answer, a log-probability, or a sum or difference of these.  Under LRP a token receives
+    the relevance of its word + position + type embedding before the first LayerNorm, summed over
+    channels in float32 or wider.  Options, such as ``epsilon`` (default 0: the limit),
     ``share="word"`` and ``positions="signed"``, are described in the method's own function in
-    ``numeric.methods``.  ``at="bert.encoder.layer.*"``, or a list of paths, also gives the
-    relevance at the outputs of these modules (``Attribution.inside``).  ``tokenizer`` names the
+    ``lrp_axioms.numeric.methods``.  ``at="bert.encoder.layer.*"``, or a list of paths, also gives
+    the relevance at the outputs of these modules (``Attribution.inside``).  ``tokenizer`` names the
     tokens for readers of the result, and knows which token is the mask.
     Runs in the model's dtype, autocast or not.  The model itself is never changed, and several
     threads may use it at once, but not train it meanwhile.

@@ -65,9 +65,10 @@ def compiled(
     """Yields ``explain(inputs, target=None)``, which runs ``attribute`` by ``torch.compile``.
 
     ``method`` is "attnlrp", "cp-lrp", "gradient-x-input" or a Composite; ``epsilon`` and ``share``
-    are described in ``numeric.methods.lrp``; ``options`` go to ``torch.compile`` (``dynamic``,
-    ``mode``, ``backend``...).  The first batch of a shape, with padding or without, waits for the
-    compiler, half a minute or more; relevance equals the relevance by ``attribute`` up to rounding.
+    are described in ``lrp_axioms.numeric.methods.lrp``; ``options`` go to ``torch.compile``
+    (``dynamic``, ``mode``, ``backend``...).  The first batch of a shape, with padding or without,
+    waits for the compiler, half a minute or more; relevance equals the relevance by ``attribute``
+    up to rounding.
     With ``dynamic=True`` one graph serves all shapes that take one path through the model's code.
     The graph shares the model's weights and sees every write into them; it does not see modules
     that are replaced inside the block.

@@ -91,6 +91,8 @@ def plan(
             if error.__cause__ is not None:  # the model failed in mid-pass
                 raise
             refusal = str(error)
+        if isinstance(run, Run) and not refusal and (faults := [*run.faults()]):
+            raise ValueError("\n".join(faults))
     return Plan(type(model).__name__, rules.name, planner.planned, refusal)
 
 

@@ -18,6 +18,17 @@ COPIED = {
 """Pages that lie elsewhere in the repository, and where they are on the site."""
 
 
+def on_config(config):
+    """Links the layers where their docstrings are read, as ``make lint`` does for types."""
+    place = ROOT / "build" / "types" / "lrp_axioms"
+    place.mkdir(parents=True, exist_ok=True)
+    for name in ("axioms", "numeric", "lrp_axioms/__init__.py"):
+        link = place / Path(name).name
+        link.unlink(missing_ok=True)
+        link.symlink_to(ROOT / name)
+    return config
+
+
 def on_files(files, config):
     """Adds every page that is made, in the place of one that is written."""
     for path, content in made():

@@ -4,58 +4,61 @@ import re
 
 import griffe
 
-import numeric
+import lrp_axioms
 
 MODULES = {
     "numeric": {
-        "What is explained": ["numeric.targets"],
-        "Composites of rules": ["axioms.composites"],
+        "What is explained": ["lrp_axioms.numeric.targets"],
+        "Composites of rules": ["lrp_axioms.axioms.composites"],
         "Inside other tools": [
-            "numeric.tools.pipelines",
-            "numeric.tools.captum",
-            "numeric.tools.inseq",
-            "numeric.tools.quantus",
+            "lrp_axioms.numeric.tools.pipelines",
+            "lrp_axioms.numeric.tools.captum",
+            "lrp_axioms.numeric.tools.inseq",
+            "lrp_axioms.numeric.tools.quantus",
         ],
     },
     "axioms": {
-        "Rules of your own": ["axioms.own_rules", "axioms"],
-        "Deciding real numbers": ["axioms.decide.reals", "axioms.decide.equality"],
+        "Rules of your own": ["lrp_axioms.axioms.own_rules", "lrp_axioms.axioms"],
+        "Deciding real numbers": [
+            "lrp_axioms.axioms.decide.reals",
+            "lrp_axioms.axioms.decide.equality",
+        ],
         "Rules and their kinds": [
-            "axioms.kinds",
-            "axioms.rules.rule",
-            "axioms.rules.linear",
-            "axioms.rules.products",
-            "axioms.rules.attention",
-            "axioms.rules.norms",
-            "axioms.rules.activations",
-            "axioms.composites",
+            "lrp_axioms.axioms.kinds",
+            "lrp_axioms.axioms.rules.rule",
+            "lrp_axioms.axioms.rules.linear",
+            "lrp_axioms.axioms.rules.products",
+            "lrp_axioms.axioms.rules.attention",
+            "lrp_axioms.axioms.rules.norms",
+            "lrp_axioms.axioms.rules.activations",
+            "lrp_axioms.axioms.composites",
         ],
         "Graphs and propagation": [
-            "axioms.graph",
-            "axioms.rules.propagate",
-            "axioms.rules.effects",
+            "lrp_axioms.axioms.graph",
+            "lrp_axioms.axioms.rules.propagate",
+            "lrp_axioms.axioms.rules.effects",
         ],
         "Deciding statements": [
-            "axioms.decide.identity",
-            "axioms.evidence.prove",
-            "axioms.pages.show",
-            "axioms.evidence.statements",
+            "lrp_axioms.axioms.decide.identity",
+            "lrp_axioms.axioms.evidence.prove",
+            "lrp_axioms.axioms.pages.show",
+            "lrp_axioms.axioms.evidence.statements",
         ],
         "Rewrites": [
-            "axioms.rewrites.rewrite",
-            "axioms.rewrites.rewrites",
-            "axioms.rewrites.canonizers",
-            "axioms.scoreboard.rule_sets",
-            "axioms.scoreboard.scoreboard",
-            "axioms.scoreboard.witness",
+            "lrp_axioms.axioms.rewrites.rewrite",
+            "lrp_axioms.axioms.rewrites.rewrites",
+            "lrp_axioms.axioms.rewrites.canonizers",
+            "lrp_axioms.axioms.scoreboard.rule_sets",
+            "lrp_axioms.axioms.scoreboard.scoreboard",
+            "lrp_axioms.axioms.scoreboard.witness",
         ],
-        "Accounts of relevance": ["axioms.rules.ledger", "axioms.audit"],
+        "Accounts of relevance": ["lrp_axioms.axioms.rules.ledger", "lrp_axioms.axioms.audit"],
     },
 }
 """Public modules by package, in the order of the pages."""
 
 ABOUT = {
-    "numeric": "What is computed. These names are imported from `numeric` itself.",
+    "numeric": "What is computed. These names are imported from `lrp_axioms`.",
     "axioms": "What is true of propagation rules. Nothing here needs PyTorch.",
 }
 
@@ -66,15 +69,17 @@ def pages():
         lines = [f"# {package}", "", ABOUT[package], ""]
         if package == "numeric":
             lines += ["## Functions and results", ""]
-            lines += [block(f"{home}.{name}", name) for name, home in numeric._HOME.items()]
+            lines += [
+                block(f"lrp_axioms.{home}.{name}", name) for name, home in lrp_axioms.HOME.items()
+            ]
         for title, names in modules.items():
             lines += [f"## {title}", "", *map(block, names)]
         yield package, "\n".join(lines)
 
 
 def block(path: str, name: str = "") -> str:
-    """Returns a directive for mkdocstrings; ``name`` is the name of the object in ``numeric``."""
-    heading = f"    options: {{heading: numeric.{name}, toc_label: {name}}}\n" if name else ""
+    """Returns a directive for mkdocstrings; ``name`` is its object in ``lrp_axioms``."""
+    heading = f"    options: {{heading: lrp_axioms.{name}, toc_label: {name}}}\n" if name else ""
     return f"::: {path}\n{heading}"
 
 

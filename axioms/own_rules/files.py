@@ -33,6 +33,6 @@ def load(path: str | Path) -> list[Rule]:
     if not rules:
         raise RuleError(
             f'{path}: holds no rule; put @rule("product") above a function '
-            f"({OPERATIONS[kinds.PRODUCT].arguments}), with `from axioms.own_rules import rule`"
+            f"({OPERATIONS[kinds.PRODUCT].arguments}), with `from lrp_axioms import rule`"
         )
     return rules

@@ -127,11 +127,11 @@ def symbols(kind: str, count: int | None) -> list[Nested]:
 def next_step(error: BaseException, otherwise: str) -> str:
     """How to mend an error in a user's code."""
     if isinstance(error, NameError):
-        homes = {"lrp_axioms.axioms.own_rules": ("rule", "sign"), "sympy": sp.__all__}
+        homes = {"lrp_axioms": ("rule", "sign"), "sympy": sp.__all__}
         for home, names in homes.items():
             if error.name in names:
                 return f"write `from {home} import {error.name}` at the top of the file"
-        return "rule and sign are in axioms.own_rules; Rational, Max and other names in sympy"
+        return "rule and sign are in lrp_axioms; Rational, Max and other names in sympy"
     if isinstance(error, TypeError) and str(error).endswith(" as text"):
         return "the operands are symbols, so do not print or format them"
     if isinstance(error, TypeError) and re.search("to float|ufunc", str(error)):
@@ -243,7 +243,7 @@ def _expression(found: object, known: set[sp.Symbol]) -> sp.Expr:
         raise _Malformed(f"returned {found}, which holds a float; write Rational(1, 2) for 0.5")
     if value.has(sp.sign):
         raise _Malformed(
-            f"returned {found}; sympy.sign(0) is 0, so write `from axioms.own_rules import sign`, "
+            f"returned {found}; sympy.sign(0) is 0, so write `from lrp_axioms import sign`, "
             "which is 1 there, or sympy.Piecewise"
         )
     if not all(map(_is_decidable, sp.preorder_traversal(value))):

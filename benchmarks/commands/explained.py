@@ -93,12 +93,12 @@ def explain_text(
     options: dict,
     columns: Callable[..., range] | None,
 ) -> Explained:
-    """Explains one text, or a question with its context, by ``numeric.explain``.
+    """Explains one text, or a question with its context, by ``lrp_axioms.explain``.
 
     ``model`` is the name that the user gave.  The target is ``target(tokens)``, or the span
     ``columns(number of tokens)``.
     """
-    from lrp_axioms.numeric import explain
+    from lrp_axioms import explain
     from lrp_axioms.numeric.models.texts import tokenized
     from lrp_axioms.numeric.targets import span, terms
 

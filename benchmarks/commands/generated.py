@@ -50,9 +50,9 @@ def explain(name, texts, count, *, by, method, html, png, device, called, **opti
     """Explains up to ``count`` tokens that the model ``name`` writes behind each of ``texts``."""
     with mendable():
         with loading("the model"):
+            from lrp_axioms import explain_generation
             from lrp_axioms.benchmarks.commands.explained import each, hint_to_quote, note_unknown
             from lrp_axioms.benchmarks.sources import models
-            from lrp_axioms.numeric import explain_generation
 
             models.check_device(device)
             with hint_to_quote([name, *texts]):

@@ -72,7 +72,7 @@ def with_shared_options(command: Callable) -> Callable:
         invocation.begin(command.__name__, **{name: given.pop(name) for name in SHARED})
         console.quiet = problems.quiet = invocation.json or invocation.quiet
         level = logging.WARNING if console.quiet else logging.INFO
-        logging.getLogger("benchmarks").setLevel(level)
+        logging.getLogger("lrp_axioms").setLevel(level)
         with answers_alone():
             return command(**given)
 

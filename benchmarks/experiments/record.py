@@ -73,7 +73,7 @@ class Experiment:
 
 def experiment(name: str) -> Experiment:
     """Imports the module of a table and returns its record."""
-    return import_module(f"benchmarks.experiments.{EXPERIMENTS[name]}").EXPERIMENT
+    return import_module(f"lrp_axioms.benchmarks.experiments.{EXPERIMENTS[name]}").EXPERIMENT
 
 
 def value(key):

@@ -66,9 +66,8 @@ def write(folder: Path) -> list[Path]:
 
 def _section(result):
     """Returns the parts of a result that the page shows."""
-    from lrp_axioms.benchmarks.experiments import (
-        drawing,  # matplotlib, which a broken folder does without
-    )
+    # matplotlib, which a broken folder does not need
+    from lrp_axioms.benchmarks.experiments import drawing
 
     record = experiment(result.table)
     try:

@@ -29,9 +29,8 @@ def reproduce(
     Raises RunError where the output holds a run of another configuration, or a broken result, and
     ValueError for images that cannot be read.
     """
-    from lrp_axioms.benchmarks.experiments import (
-        drawing,  # matplotlib, which who only measures does without
-    )
+    # matplotlib, without which one can still measure
+    from lrp_axioms.benchmarks.experiments import drawing
 
     runs = Runs(needed_rows(request, wanted))  # before anything runs
     records = [experiment(table) for table in wanted]

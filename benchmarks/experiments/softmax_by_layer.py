@@ -10,9 +10,8 @@ from lrp_axioms.benchmarks.experiments.rows import LOO
 
 def layer_errors(row, classifier, data, shard) -> dict[str, list]:
     """Computes attention entropy and the errors of §3.2, per text and layer (counted from 1)."""
-    from lrp_axioms.benchmarks.experiments import (
-        text,  # which loads Transformers: only who measures needs it
-    )
+    # loads Transformers, which a finished result does not need
+    from lrp_axioms.benchmarks.experiments import text
     from lrp_axioms.numeric.evaluation.softmax_errors import softmax_errors
 
     found = vars(softmax_errors(classifier.model, text.in_batch(classifier, data, shard)[0]))

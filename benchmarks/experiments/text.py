@@ -14,6 +14,7 @@ from pathlib import Path
 
 import torch
 
+from lrp_axioms import Attribution, attribute
 from lrp_axioms.axioms.composites import Composite, UnassignedOperation
 from lrp_axioms.benchmarks.experiments.maps import GAP, Run
 from lrp_axioms.benchmarks.experiments.record import experiment
@@ -27,7 +28,6 @@ from lrp_axioms.benchmarks.running.workers import IN_PROCESS, Engine, Track, unt
 from lrp_axioms.benchmarks.sources.data import Texts
 from lrp_axioms.benchmarks.sources.models import Classifier
 from lrp_axioms.benchmarks.sources.tokens import Read
-from lrp_axioms.numeric import Attribution, attribute
 from lrp_axioms.numeric.evaluation.perturbation import ORDERS, perturbation_curves
 from lrp_axioms.numeric.layer_mixes import sweep
 from lrp_axioms.numeric.methods.amplification import AmplifiedRelevance

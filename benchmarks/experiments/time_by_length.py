@@ -7,7 +7,7 @@ from collections.abc import Sequence
 from functools import partial
 from typing import TYPE_CHECKING
 
-from lrp_axioms import numeric
+from lrp_axioms import attribute
 from lrp_axioms.benchmarks.experiments import text
 from lrp_axioms.benchmarks.experiments.record import Experiment, number, value
 from lrp_axioms.benchmarks.experiments.result import Result
@@ -26,7 +26,7 @@ LABELS = {"gradient": "gradient", "attnlrp": "AttnLRP", "cp-lrp": "CP-LRP", "loo
 
 
 def _relevance(method, model, inputs):
-    return numeric.attribute(model, inputs, method).relevance
+    return attribute(model, inputs, method).relevance
 
 
 METHODS = {name: partial(_relevance, name) for name in LABELS} | {"gradient": plain_gradient}

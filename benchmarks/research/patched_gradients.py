@@ -14,10 +14,10 @@ from collections.abc import Sequence
 import numpy as np
 from numpy.polynomial.legendre import leggauss
 
+from lrp_axioms import attribute, sweep
 from lrp_axioms.benchmarks.experiments import text
 from lrp_axioms.benchmarks.research.specifications import parsed
 from lrp_axioms.benchmarks.running.threads import one_thread
-from lrp_axioms.numeric import attribute, sweep
 from lrp_axioms.numeric.evaluation.correlation import bootstrap_mean, normalise, pearson
 from lrp_axioms.numeric.methods.amplification import AmplifiedRelevance
 

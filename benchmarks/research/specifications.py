@@ -16,13 +16,13 @@ from pathlib import Path
 import numpy as np
 import torch
 
+from lrp_axioms import attribute, propagation, sweep
 from lrp_axioms.axioms import kinds
 from lrp_axioms.axioms.composites import Composite, bypass_softmax
 from lrp_axioms.benchmarks.experiments import text
 from lrp_axioms.benchmarks.experiments.rows import MASK, WITHIN
 from lrp_axioms.benchmarks.running.threads import one_thread
 from lrp_axioms.benchmarks.sources import data, models
-from lrp_axioms.numeric import attribute, propagation, sweep
 from lrp_axioms.numeric.evaluation.correlation import bootstrap_mean, normalise, pearson
 from lrp_axioms.numeric.methods.amplification import AmplifiedRelevance
 from lrp_axioms.numeric.methods.lrp import SHARES

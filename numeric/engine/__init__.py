@@ -1,1 +1,1 @@
-"""PyTorch: the fast implementation of the rules, which imports nothing of ``numeric.reference``."""
+"""PyTorch: the fast implementation of the rules, without the NumPy reference."""

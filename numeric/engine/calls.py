@@ -109,7 +109,7 @@ def foreign(backward: type) -> tuple[str, ...]:
     if not issubclass(backward, BackwardCFunction):
         return ()
     own = getattr(backward, "_forward_cls", BackwardCFunction).__module__
-    return () if own.startswith("numeric.") else (backward.__name__, INSTEAD.get(own, ""))
+    return () if own.startswith("lrp_axioms.") else (backward.__name__, INSTEAD.get(own, ""))
 
 
 def checkpoints() -> bool:

@@ -22,7 +22,7 @@ NO_GRADIENT = "{} where gradients are switched off"
 UNSEEN = "a result of code that torch does not show"
 _LOGARITHM = (
     "it adds −log Σ exp to every logit, and no share of that belongs to one of them; let the model "
-    "return its logits, and ask for log_probability() of numeric.targets"
+    "return its logits, and ask for log_probability() of lrp_axioms.numeric.targets"
 )
 REASONS: dict[str, str] = {
     RANDOM: "every pass would be explained differently; call it with training=self.training",

@@ -19,11 +19,10 @@ from lrp_axioms.numeric.evaluation.soft import SOFT, soft
 from lrp_axioms.numeric.evaluation.trial import Measured, Trial
 from lrp_axioms.numeric.methods import memory_budget
 from lrp_axioms.numeric.methods.loo import leave_one_out
-from lrp_axioms.numeric.models.batches import Batch
 from lrp_axioms.numeric.models.checks import own_failures
 from lrp_axioms.numeric.models.inputs import prepare
 from lrp_axioms.numeric.spelling import did_you_mean
-from lrp_axioms.numeric.targets import OWN, Label, Target, terms
+from lrp_axioms.numeric.targets import Label, Target
 from lrp_axioms.numeric.targets.naming import resolve_names
 from lrp_axioms.numeric.targets.readout import Readout
 
@@ -45,6 +44,7 @@ def evaluate(
     samples: int = 16,
     seed: int = 0,
     memory: int | str = memory_budget.AUTO,
+    fixed: Tensor | ArrayLike | None = None,
 ) -> dict[str, dict[str, np.ndarray]]:
     """Measures the faithfulness of maps from any source: by map and measure, one value per text.
 
@@ -66,16 +66,19 @@ def evaluate(
         order.  Plain soft measures reward or punish a map for how many words it keeps, whichever
         these are; this difference does not.
 
-    Tokens that a ``span`` explains are never removed: with ``span(-n, each=log_probability)`` all
-    measures say how the prompt bears on the probability of the n tokens that follow it.
+    Tokens where ``fixed``, (batch, token), is True are never removed, and their values are ignored:
+    with a written answer fixed, and ``span`` of it as target, all measures are about its prompt.
     Logits for all but the soft measures.  NaN where a measure is undefined: r, LDS and the soft
     measures of a constant map, and soft measures also where words do not raise the probability.
-    Raises ValueError for maps that do not fit, or are not finite, and for unknown measures.
+    Raises ValueError for maps that do not fit, or are not finite, for unknown measures, and for
+    ``fixed`` without a token to remove.
     """
     batch = prepare(model, inputs, targets=[target])
     if batch.decoder_input_ids is not None:
         raise ValueError("inputs has decoder_input_ids: the measures are of one text; leave it out")
-    maps = _maps(relevance, (batch.attention_mask == 1).numpy(force=True))
+    present = (batch.attention_mask == 1).numpy(force=True)
+    kept = _check_fixed(fixed, present)
+    maps = _maps(relevance, present & ~kept)
     wanted = _check_measures(measures)
     _check(seed, top=top, subsets=subsets, samples=samples)
     off = torch.autocast(batch.device.type, enabled=False)
@@ -87,21 +90,13 @@ def evaluate(
             logit = readout.targets[0].of(rows)
         known = resolve_names(model, readout.head, target, tokenizer, [])
         trial = Trial(
-            model, batch, maps, known, readout, logit, _explained_tokens(batch, target, readout),
-            top, subsets, samples, seed, memory,
-        )  # fmt: skip
+            model, batch, maps, known, readout, logit, kept, top, subsets, samples, seed, memory
+        )
         found: dict[str, dict[str, np.ndarray]] = {name: {} for name in maps}
         for measure in dict.fromkeys(MEASURES[name] for name in wanted):
             for name, values in measure(trial).items():
                 found[name] |= {key: x for key, x in values.items() if key in wanted}
     return {name: {key: values[key] for key in wanted} for name, values in found.items()}
-
-
-def _explained_tokens(batch: Batch, target: Label | Target, readout: Readout) -> Tensor:
-    """Marks the text's own tokens that a span explains: (batch, token)."""
-    own = [n for n, term in enumerate(terms(target)) if term.label is OWN]
-    columns = readout.targets[0].row[:, own] + 1
-    return torch.zeros_like(batch.attention_mask, dtype=torch.bool).scatter(1, columns, value=True)
 
 
 def _agreement(trial: Trial) -> Measured:
@@ -115,14 +110,10 @@ def _agreement(trial: Trial) -> Measured:
 
 
 def _curves(trial: Trial) -> Measured:
-    relevances = [torch.as_tensor(x, device=trial.batch.device) for x in trial.maps.values()]
+    tables = [*trial.maps.values(), trial.fixed]
+    *relevances, fixed = (torch.as_tensor(x, device=trial.batch.device) for x in tables)
     curves = perturbation_curves(
-        trial.model,
-        trial.batch,
-        relevances,
-        trial.target,
-        fixed=trial.fixed,
-        memory=trial.memory,
+        trial.model, trial.batch, relevances, trial.target, fixed=fixed, memory=trial.memory
     )
     means = [[curve.mean.numpy(force=True).astype(np.float64) for curve in pair] for pair in curves]
     return {
@@ -205,6 +196,21 @@ def _check(seed: object, **numbers: object) -> None:
         problems.append(f"seed={seed!r}: pass a whole number, at least 0")
     if problems:
         raise ValueError("\n".join(problems))
+
+
+def _check_fixed(fixed: Any, present: np.ndarray) -> np.ndarray:
+    """Returns the tokens that are never removed, (batch, token): no padding."""
+    if fixed is None:
+        return np.zeros_like(present)
+    found = _table(fixed)
+    if found.shape != present.shape or found.dtype != bool:
+        raise ValueError(
+            f"fixed is {found.dtype} of shape {found.shape}; pass True or False (batch, token), "
+            f"here {present.shape}"
+        )
+    if rows := np.flatnonzero(~(present & ~found).any(axis=1)).tolist():
+        raise ValueError(f"fixed leaves no token to remove in examples {rows}; leave one False")
+    return found & present
 
 
 def _table(x: Any) -> np.ndarray:

@@ -77,8 +77,7 @@ def _entries(trial: Trial, shares: np.ndarray, channels: int, copy: int) -> np.n
     """Draws 1 for entries that a copy keeps, else 0: (token, channel); alike for all maps."""
     row, sample = divmod(copy, shares.shape[1])
     drawn = trial.chance(row, sample).random((shares.shape[2], channels), dtype=np.float32)
-    fixed = trial.fixed[row].numpy(force=True)[:, None]
-    kept: np.ndarray = fixed | (drawn < shares[row, sample][:, None])
+    kept: np.ndarray = trial.fixed[row][:, None] | (drawn < shares[row, sample][:, None])
     return kept
 
 

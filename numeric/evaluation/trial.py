@@ -17,9 +17,9 @@ from lrp_axioms.numeric.targets.readout import Readout
 class Trial:
     """The inputs of all measures of one batch.
 
-    maps: name -> (batch, token), 0 at padding   present: (batch, token)
+    maps: name -> (batch, token), 0 at padding   present: (batch, token) True at the others
     target: as of ``attribute``   readout: where it is read   logit: (batch,) its value
-    fixed: (batch, token) True at tokens that a span explains, which no copy loses
+    fixed: (batch, token) True at tokens that no copy loses
     """
 
     model: PreTrainedModel
@@ -28,7 +28,7 @@ class Trial:
     target: Label | Target
     readout: Readout
     logit: Tensor
-    fixed: Tensor
+    fixed: np.ndarray
     top: int
     subsets: int
     samples: int
@@ -37,15 +37,14 @@ class Trial:
 
     @property
     def present(self) -> np.ndarray:
-        """True at the tokens that may be removed."""
-        return ((self.batch.attention_mask == 1) & ~self.fixed).numpy(force=True)
+        return (self.batch.attention_mask == 1).numpy(force=True) & ~self.fixed
 
     def logits(self, keep: np.ndarray) -> np.ndarray:
         """Returns logits of copies that see ``keep`` (batch, copy, token) alone: (batch, copy)."""
         size, copies, _ = keep.shape
         device = self.batch.device
         example = torch.arange(size, device=device).repeat_interleave(copies)
-        flat = torch.as_tensor(keep, device=device).flatten(0, 1) | self.fixed[example]
+        flat = torch.as_tensor(keep | self.fixed[:, None], device=device).flatten(0, 1)
         found = masked_logits(
             self.model, self.batch, example, flat, self.readout, batch_size=128, memory=self.memory
         )

@@ -1,11 +1,10 @@
 """Contrasts two answers to a prompt: why a model wrote this one rather than that one."""
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Sequence, Set
 from dataclasses import replace
 from typing import Any
 
 import torch
-from transformers import PreTrainedTokenizerBase
 
 from lrp_axioms.numeric.results.result import Attribution
 from lrp_axioms.numeric.targets import Target, log_probability, logit
@@ -15,17 +14,13 @@ Explain = Callable[[Sequence[int], list[Target]], list[Attribution]]
 """Explains targets of the prompt and an answer without its last token."""
 
 
-def parted(
-    tokenizer: PreTrainedTokenizerBase, written: Sequence[int], other: Sequence[int] | None
-) -> tuple[list[int], int]:
+def parted(written: Sequence[int], other: Sequence[int], ends: Set[Any]) -> tuple[list[int], int]:
     """Returns a contrast from its first token that was not written, and how many come before it.
 
-    The end token of the answer ends the contrast, too.
+    A token in ``ends`` that ends the answer ends the contrast, too.
     Raises ValueError where one answer is the other one or its beginning.
     """
-    if other is None:
-        return [], 0
-    if written[-1] == tokenizer.eos_token_id != other[-1]:
+    if written[-1] in ends and other[-1] not in ends:
         other = [*other, written[-1]]
     for n, (x, y) in enumerate(zip(written, other, strict=False)):
         if x != y:

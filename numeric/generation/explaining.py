@@ -1,8 +1,8 @@
 """Explains generated text in one call: ``explain_generation(model, tokenizer, prompt)``."""
 
-from collections.abc import Callable, Iterator, Mapping, Sequence
-from functools import partial
-from typing import Any, overload
+import reprlib
+from collections.abc import Iterator, Mapping, Sequence
+from typing import Any
 
 import torch
 from torch import Tensor
@@ -16,44 +16,34 @@ from transformers import (
 from lrp_axioms.axioms.composites import Composite
 from lrp_axioms.numeric.attribution import attribute_each, run_method
 from lrp_axioms.numeric.generation.contrasts import GOES_ON, contrast_answers, parted
-from lrp_axioms.numeric.generation.prompts import Prompt, read_prompts
+from lrp_axioms.numeric.generation.prompts import Prompt, read_prompt, unpadded
 from lrp_axioms.numeric.generation.result import Generation
 from lrp_axioms.numeric.generation.segments import REST, Place
-from lrp_axioms.numeric.models.batches import DECODER, SOUND, Batch
+from lrp_axioms.numeric.models.batches import SOUND, Batch
 from lrp_axioms.numeric.models.facts import facts_of
-from lrp_axioms.numeric.models.texts import check_order, warn_beyond
+from lrp_axioms.numeric.models.texts import check_order, is_chat, warn_beyond
 from lrp_axioms.numeric.results.result import Attribution
 from lrp_axioms.numeric.results.words import pieces
 from lrp_axioms.numeric.targets import Target, log_probability, logit
 from lrp_axioms.numeric.targets.readout import Found, Readout
 
 SCALES = {"logit": logit, "log-probability": log_probability}
-One = str | Sequence[int] | Sequence[Mapping[str, Any]] | Mapping[str, Any] | Tensor
-Several = list[str] | list[list[Mapping[str, Any]]] | list[list[int]]
 
 
-@overload
-def explain_generation(
-    model: PreTrainedModel, tokenizer: PreTrainedTokenizerBase, prompt: Several, **options: Any
-) -> list[Generation]: ...
-@overload
-def explain_generation(
-    model: PreTrainedModel, tokenizer: PreTrainedTokenizerBase, prompt: One, **options: Any
-) -> Generation: ...
 def explain_generation(
     model: PreTrainedModel,
     tokenizer: PreTrainedTokenizerBase,
-    prompt: Any,
+    prompt: str | Sequence[int] | Sequence[Mapping[str, Any]] | Tensor,
     *,
-    answer: str | Sequence[Any] | None = None,
-    contrast: str | Sequence[Any] | None = None,
-    segments: Mapping[str, Place] | Sequence[Mapping[str, Place]] | None = None,
+    answer: str | Sequence[int] | None = None,
+    contrast: str | Sequence[int] | None = None,
+    segments: Mapping[str, Place] | None = None,
     max_new_tokens: int = 20,
     generation_config: GenerationConfig | None = None,
     method: str | Composite = "attnlrp",
     scale: str = "logit",
     **options: Any,
-) -> Generation | list[Generation]:
+) -> Generation:
     """Returns relevance for each token that a language model writes, of all tokens before it.
 
     The model continues ``prompt``, a text, its ids or the messages of a chat, greedily by at most
@@ -61,12 +51,9 @@ def explain_generation(
     ``generation_config``, such as one that samples, whose number of tokens holds; or ``answer`` is
     explained, a text or ids, as if the model had written it.  Messages become a text by the
     tokenizer's chat template, which begins an answer, or goes on with the last message if that is
-    the assistant's.  Several prompts, a list of texts or chats or rows of ids, give a list of
-    results, each as of its prompt alone; ``answer``, ``contrast`` and ``segments`` are then lists
-    with one for each.  Padding on the left, in a tokenizer's batch, is left out.  Special tokens at
-    the ends of a prompt, as chat templates write them, are not added again.  The text of an answer
-    is tokenized by itself; pass ids where a token spans the end of the prompt and the start of the
-    answer.  Row i of the relevance is
+    the assistant's.  Special tokens at the ends of a prompt, as chat templates write them, are not
+    added again.  The text of an answer is tokenized by itself; pass ids where a token spans
+    the end of the prompt and the start of the answer.  Row i of the relevance is
     ``attribute(model, prompt + answer[:i], method, target=answer[i])``, but all rows share one
     forward pass, and each takes one backward pass by a ``method`` with rules; one more pass finds
     probabilities, and one over the prompt checks that the model does not see later tokens.  Other
@@ -75,7 +62,7 @@ def explain_generation(
     log P(answer) - log P(contrast) behind the tokens that both begin with.  Row 0 is the
     difference of two logits, for the first tokens that differ; row 1, if there is more, is the
     difference of log-probabilities of the rest.  It takes a second forward pass, and at most three
-    backward passes.  The end token of the answer is added to the contrast.
+    backward passes.  A text ends with the end token if the answer does, and ids end with it, too.
     ``segments`` names parts of a text, each a text that is in the prompt once, or its first
     character and the one behind it; a chat has its messages, by role, if the tokenizer is fast.
     ``Generation.by("segment")`` adds up relevance by segment; tokens in none are the "rest".
@@ -93,75 +80,119 @@ def explain_generation(
         raise ValueError("generation_config would be ignored: `answer` is explained; leave one out")
     if not model.can_generate():
         raise ValueError(f"{type(model).__name__} writes no text; pass a language model")
-    own = {"answer": answer, "contrast": contrast, "segments": segments}
-    prompts, several = read_prompts(model, tokenizer, prompt, **own)
-    writes = partial(_write, model, tokenizer, count=max_new_tokens, config=generation_config)
-    run = partial(attribute_each, model, method=method, **options)
-    found = [_explain(model, tokenizer, writes, run, scale, each) for each in prompts]
-    return found if several else found[0]
+    asked = read_prompt(model, tokenizer, prompt, answer, contrast, segments)
+    before, written = _answer(model, tokenizer, asked, max_new_tokens, generation_config)
+    ends = _end_tokens(generation_config or model.generation_config, tokenizer)
+    other, shared = parted(written, asked.contrast, ends) if asked.contrast else ([], 0)
+    before, written = before + written[:shared], written[shared:]
+    at, first = len(before) - 1, len(asked.source) + len(before)
+    warn_beyond(model, at + max(len(written), len(other)))
 
-
-def _explain(
-    model: PreTrainedModel,
-    tokenizer: PreTrainedTokenizerBase,
-    writes: Callable[[dict[str, Tensor]], list[int]],
-    run: Callable[..., list[Attribution]],
-    scale: str,
-    prompt: Prompt,
-) -> Generation:
-    """Explains one answer, or contrasts it with another one."""
-    two, read, written, other = facts_of(model).two, prompt.inputs, prompt.answer, prompt.contrast
-    source = read["input_ids"][0].tolist() if "input_ids" in read else []
-    if written is None:
-        written = writes(read)
-        start = written[:1] if two else []
-        written = written[1:] if two else written[len(source) :]
-    else:
-        start = [_start(model)] if two else []
-    if not written:
-        raise ValueError("nothing was written: the model ends at once; pass answer")
-    other, shared = parted(tokenizer, written, other)
-    before, written = (start or source) + written[:shared], written[shared:]
-    at, first = len(before) - 1, len(source) * two + len(before)
-
-    def inputs(answer: Sequence[int]) -> dict[str, Tensor]:
-        text = torch.tensor([before + list(answer[:-1])])
-        return read | {DECODER: text} if two else {"input_ids": text}
-
-    def explained(answer: Sequence[int], targets: Sequence[Target]) -> list[Attribution]:
-        warn_beyond(model, at + len(answer))
-        return run(inputs(answer), targets=targets)
+    def explain(answer: Sequence[int], targets: Sequence[Target]) -> list[Attribution]:
+        return attribute_each(
+            model, asked.with_text(before, answer), method, targets=targets, **options
+        )
 
     if other:
-        found = contrast_answers(explained, written, other, at=at, column=first)
+        found = contrast_answers(explain, written, other, at=at, column=first)
         relevance = torch.stack([each.relevance[0] for each in found])
     else:
-        found = explained(written, [SCALES[scale](x, at=at + n) for n, x in enumerate(written)])
+        found = explain(written, [SCALES[scale](x, at=at + n) for n, x in enumerate(written)])
         # Later tokens have no relevance but rounding of the copies without them.
         relevance = torch.stack([each.relevance[0] for each in found]).tril(first - 1)
         relevance = torch.nn.functional.pad(relevance, (0, 1))
-    scores = [log_probability(x, at=at + n) for n, x in enumerate(written)]
-    likely = run_method(model, inputs(written), scores, "the logits alone", _logits_alone, {})
-    _check_first(model, inputs(written[:1]), scores[0], likely[0].logit)
-    chance = torch.stack([each.logit[0] for each in likely])
-    tokens = [*pieces(tokenizer, source if two else []), *pieces(tokenizer, before + written)]
+    chance = _log_probabilities(model, asked, before, written)
+    tokens = [*pieces(tokenizer, asked.source), *pieces(tokenizer, before + written)]
     if other:  # in one or two rows
         rest = ["".join(tokens[first + 1 :]) or GOES_ON]
         tokens = tokens[: first + 1] + rest[: len(found) - 1]
         chance = torch.stack([chance[0], chance[1:].sum()])[: len(found)]
+    names = asked.segments
     return Generation(
         relevance=relevance.cpu(),
         logit=torch.stack([each.logit[0] for each in found]).cpu(),
         residual=torch.stack([each.residual[0] for each in found]).cpu(),
         tokens=tuple(tokens),
-        source=len(source) if two else 0,
+        source=len(asked.source),
         model=type(model).__name__,
         method=found[0].method,
         scale="log-probability difference" if other else scale,
         probability=chance.exp().cpu(),
         contrast="".join(pieces(tokenizer, before + other)[len(before) :]) if other else None,
-        segments=prompt.segments and prompt.segments + (REST,) * (first - len(prompt.segments)),
+        segments=names and names + (REST,) * (first - len(names)),
     )
+
+
+def explain_generations(
+    model: PreTrainedModel,
+    tokenizer: PreTrainedTokenizerBase,
+    prompts: Sequence[Any] | Mapping[str, Any],
+    *,
+    answers: Sequence[Any] | None = None,
+    contrasts: Sequence[Any] | None = None,
+    segments: Sequence[Mapping[str, Place]] | None = None,
+    **options: Any,
+) -> list[Generation]:
+    """Calls ``explain_generation`` for each prompt of a list or a batch, without padding.
+
+    ``prompts`` is a list of texts, ids or chats, or a tokenizer's batch, whose masked tokens at the
+    ends of its rows are left out.  ``answers``, ``contrasts`` and ``segments`` have one per prompt.
+    Options and errors are described in ``explain_generation``.
+    Raises ValueError for no prompts, another number of answers, and a mask with holes.
+    """
+    rows = unpadded(prompts) if isinstance(prompts, Mapping) else prompts
+    if isinstance(rows, str) or is_chat(rows) or not len(rows):
+        raise ValueError(f"prompts={reprlib.repr(prompts)}: pass a list with at least one prompt")
+    own = {"answers": answers, "contrasts": contrasts, "segments": segments}
+    own = {name: x for name, x in own.items() if x is not None}
+    wrong = [
+        f"{name}={reprlib.repr(x)}: pass one per prompt, {len(rows)} in all"
+        for name, x in own.items()
+        if isinstance(x, str | Mapping) or len(x) != len(rows)
+    ]
+    if wrong:
+        raise ValueError("\n".join(wrong))
+    one = {"answers": "answer", "contrasts": "contrast", "segments": "segments"}
+    each = [{one[name]: x[n] for name, x in own.items()} for n in range(len(rows))]
+    pairs = zip(rows, each, strict=True)
+    return [explain_generation(model, tokenizer, row, **options, **given) for row, given in pairs]
+
+
+def _answer(
+    model: PreTrainedModel,
+    tokenizer: PreTrainedTokenizerBase,
+    asked: Prompt,
+    count: int,
+    config: GenerationConfig | None,
+) -> tuple[list[int], list[int]]:
+    """Returns the ids before an answer, in the text that goes on with it, and the answer's."""
+    two, before = facts_of(model).two, asked.ids
+    if asked.answer is not None:
+        return [_start(model)] if two else before, asked.answer
+    written = _write(model, tokenizer, asked.inputs, count, config)
+    end = 1 if two else len(before)
+    if not written[end:]:
+        raise ValueError("nothing was written: the model ends at once; pass answer")
+    return written[:end], written[end:]
+
+
+def _end_tokens(config: GenerationConfig | None, tokenizer: PreTrainedTokenizerBase) -> set[Any]:
+    """Returns the tokens that end an answer, by the ``config`` of generation and the tokenizer."""
+    ends = getattr(config, "eos_token_id", None)
+    return {tokenizer.eos_token_id, *(ends if isinstance(ends, list) else [ends])}
+
+
+def _log_probabilities(
+    model: PreTrainedModel, asked: Prompt, before: list[int], written: list[int]
+) -> Tensor:
+    """Returns the log-probability of each written token; checks that none depends on later ones."""
+    at = len(before) - 1
+    first = logit(written[0], at=at)
+    targets = [first, *(log_probability(x, at=at + n) for n, x in enumerate(written))]
+    inputs = asked.with_text(before, written)
+    whole, *likely = run_method(model, inputs, targets, "the logits alone", _logits_alone, {})
+    _check_first(model, asked.with_text(before, written[:1]), first, whole.logit)
+    return torch.stack([each.logit[0] for each in likely])
 
 
 def _check_first(

@@ -1,7 +1,8 @@
-"""Reads prompts and answers: texts, chats, ids, and batches of these."""
+"""Reads a prompt and its answers: a text, a chat, ids, or a sound."""
 
 import reprlib
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Mapping, Sequence
+from functools import partial
 from os import PathLike
 from typing import Any, NamedTuple
 
@@ -9,8 +10,8 @@ import torch
 from torch import Tensor
 from transformers import PreTrainedModel, PreTrainedTokenizerBase
 
-from lrp_axioms.numeric.generation.segments import Place, segments_of, spans_by_role
-from lrp_axioms.numeric.models.batches import SOUND
+from lrp_axioms.numeric.generation.segments import Place, find_messages, find_segments
+from lrp_axioms.numeric.models.batches import DECODER, SOUND
 from lrp_axioms.numeric.models.facts import facts_of
 from lrp_axioms.numeric.models.inputs import check_ids
 from lrp_axioms.numeric.models.texts import CHAT, ids_once, is_chat, tokenized
@@ -18,90 +19,74 @@ from lrp_axioms.numeric.spelling import text_fault
 
 
 class Prompt(NamedTuple):
-    """Inputs of a model, the name of each token's segment, () without names, and ids of answers."""
+    """The inputs of a model, and ids and names that belong to them.
+
+    ids: of the prompt, none of a sound   source: the ids that an encoder reads
+    segments: the name of each token's segment, or () without names
+    answer, contrast: ids of answers that are given
+    """
 
     inputs: dict[str, Tensor]
+    ids: list[int]
+    source: list[int]
+    two: bool
     segments: tuple[str, ...]
     answer: list[int] | None
     contrast: list[int] | None
 
-
-def read_prompts(
-    model: PreTrainedModel, tokenizer: PreTrainedTokenizerBase, prompt: Any, **own: Any
-) -> tuple[list[Prompt], bool]:
-    """Reads every prompt with its ``own`` answer, contrast and segments; also tells a batch.
-
-    Raises one ValueError for all prompts of a batch that cannot be read.
-    """
-    prompts = None if model.main_input_name == SOUND else _rows(prompt)
-    if prompts is None:
-        return [_read(model, tokenizer, prompt, **own)], False
-    faults, found = [], []
-    for name, x in own.items():
-        if x is not None and not (isinstance(x, list) and len(x) == len(prompts)):
-            said = f"pass a list with one for each of {len(prompts)} prompts"
-            faults.append(f"{name} is {reprlib.repr(x)}: {said}")
-    for n, each in enumerate([] if faults else prompts):
-        try:
-            given = {name: x and x[n] for name, x in own.items()}
-            found.append(_read(model, tokenizer, each, **given))
-        except ValueError as error:
-            faults.append(f"prompt[{n}]: {error}")
-    if faults:
-        raise ValueError("\n".join(faults))
-    return found, True
+    def with_text(self, before: Sequence[int], answer: Sequence[int]) -> dict[str, Tensor]:
+        """Returns the inputs with the text that is read up to the last token of an answer."""
+        text = torch.tensor([[*before, *answer[:-1]]])
+        return self.inputs | {DECODER if self.two else "input_ids": text}
 
 
-def _rows(prompt: Any) -> list[Any] | None:
-    """Returns the prompts of a batch: a list of texts or chats, or several rows of ids; or None."""
-    if isinstance(prompt, Mapping):
-        rows, masks = _rows(prompt.get("input_ids")), prompt.get("attention_mask")
-        if rows is None or masks is None:
-            return rows
-        if len(masks) != len(rows):
-            raise ValueError(f"attention_mask has {len(masks)} rows, and input_ids {len(rows)}")
-        keys = ("input_ids", "attention_mask")
-        return [dict(zip(keys, both, strict=True)) for both in zip(rows, masks, strict=True)]
-    if hasattr(prompt, "tolist") and prompt.ndim == 2 and len(prompt) > 1:
-        return list(prompt)
-    first = prompt[0] if isinstance(prompt, list) and prompt else None
-    texts = isinstance(first, str) or (isinstance(first, list) and is_chat(first))
-    return prompt if texts or (isinstance(first, list | Tensor) and len(prompt) > 1) else None
-
-
-def _read(
+def read_prompt(
     model: PreTrainedModel,
     tokenizer: PreTrainedTokenizerBase,
     prompt: Any,
-    *,
     answer: Any,
     contrast: Any,
     segments: Mapping[str, Place] | None,
 ) -> Prompt:
+    """Reads a prompt, its answers and its segments; raises ValueError for unreadable ones."""
     two, hears = facts_of(model).two, model.main_input_name == SOUND
-    if is_chat(prompt) and not hears:
-        chat = [prompt] if isinstance(prompt, Mapping) else list(prompt)
-        prompt = _of_chat(tokenizer, chat)
-        if segments is None and tokenizer.is_fast:
-            segments = spans_by_role(prompt, chat)
-    if segments and (hears or not isinstance(prompt, str)):
+    chat = prompt if is_chat(prompt) and not hears else None
+    text = prompt if chat is None else _of_chat(tokenizer, chat)
+    if segments and (hears or not isinstance(text, str)):
         raise ValueError("segments are parts of a text or a chat; pass one in the place of ids")
-    if hears and (not isinstance(prompt, Tensor) or prompt.ndim != 3 or len(prompt) != 1):
+    ids = [] if hears else _ids(tokenizer, text, "prompt", special=True)
+    inputs = _sound(model, prompt) if hears else {"input_ids": torch.tensor([ids])}
+    check_ids(model, inputs)
+    names: tuple[str, ...] = ()
+    if segments:
+        names = find_segments(tokenizer, text, ids, segments)
+    elif segments is None and chat is not None:
+        names = find_messages(tokenizer, partial(_of_chat, tokenizer), chat, ids)
+    return Prompt(
+        inputs,
+        ids,
+        ids if two else [],
+        two,
+        names,
+        None if answer is None else _ids(tokenizer, answer, "answer", special=two),
+        None if contrast is None else _contrast(tokenizer, contrast, special=two),
+    )
+
+
+def _contrast(tokenizer: PreTrainedTokenizerBase, contrast: Any, *, special: bool) -> list[int]:
+    """Returns the ids of a contrast; a text has no end token until the answer has one."""
+    ids = _ids(tokenizer, contrast, "contrast", special=special)
+    added = isinstance(contrast, str) and ids[1:] and ids[-1] == tokenizer.eos_token_id
+    return ids[:-1] if added else ids
+
+
+def _sound(model: PreTrainedModel, prompt: Any) -> dict[str, Tensor]:
+    if not isinstance(prompt, Tensor) or prompt.ndim != 3 or len(prompt) != 1:
         raise ValueError(
             f"prompt is a {type(prompt).__name__}: {type(model).__name__} hears; pass the {SOUND} "
             "of its feature extractor, (1, band, frame)"
         )
-    if isinstance(prompt, Mapping) and prompt.get("attention_mask") is not None:
-        prompt = _unpadded(prompt, behind=two)
-    ids = [] if hears else _ids(tokenizer, prompt, "prompt", special=True)
-    inputs = {SOUND: prompt} if hears else {"input_ids": torch.tensor([ids])}
-    check_ids(model, inputs)
-    return Prompt(
-        inputs,
-        segments_of(tokenizer, prompt, ids, segments) if segments else (),
-        None if answer is None else _ids(tokenizer, answer, "answer", special=two),
-        None if contrast is None else _ids(tokenizer, contrast, "contrast", special=two),
-    )
+    return {SOUND: prompt}
 
 
 def _ids(tokenizer: PreTrainedTokenizerBase, text: Any, name: str, *, special: bool) -> list[int]:
@@ -116,12 +101,14 @@ def _ids(tokenizer: PreTrainedTokenizerBase, text: Any, name: str, *, special: b
         raise ValueError(
             f"{name}={reprlib.repr(text)} ({what}): pass one {name}, as a text or as its ids"
             + f"; a chat becomes a text by {CHAT}" * is_chat(text)
+            + "; explain_generations takes several prompts" * (name == "prompt")
         )
     return ids
 
 
 def _of_chat(tokenizer: PreTrainedTokenizerBase, messages: Any) -> str:
     """Writes messages as one text, up to the beginning of the model's answer."""
+    messages = [messages] if isinstance(messages, Mapping) else list(messages)
     answers = messages[-1].get("role") == "assistant"
     how: dict[str, Any] = {"continue_final_message" if answers else "add_generation_prompt": True}
     return str(tokenizer.apply_chat_template(messages, tokenize=False, **how))
@@ -146,16 +133,18 @@ def _list_ids(ids: Any) -> list[Any]:
     return _list_ids(ids[0]) if len(ids) == 1 and isinstance(ids[0], list | Tensor) else ids
 
 
-def _unpadded(prompt: Mapping[str, Any], *, behind: bool) -> list[Any]:
-    """Returns ids without padding before them, and ``behind`` them where an encoder reads them."""
-    ids, mask = (_list_ids(prompt.get(key)) for key in ("input_ids", "attention_mask"))
-    tokens = [n for n, x in enumerate(mask) if x == 1] or [len(ids)]
-    end = tokens[-1] + 1 if behind else len(ids)
-    hidden = sorted({*range(tokens[0], end)} - {*tokens})
-    if hidden or len(mask) != len(ids):
+def unpadded(batch: Mapping[str, Any]) -> list[list[int]]:
+    """Returns the ids of every row of a batch, without padding on either side."""
+    rows = [torch.as_tensor(x).tolist() for x in batch.get("input_ids", ())]
+    masks = [torch.as_tensor(x).tolist() for x in batch.get("attention_mask", ())]
+    masks = masks or [[1] * len(row) for row in rows]
+    holes = [n for n, mask in enumerate(masks) if "10" in "".join(map(str, mask)).strip("0")]
+    if holes:
         raise ValueError(
-            f"attention_mask is 0 at columns {hidden} of {len(ids)}, behind the first token, as "
-            'padding on the right is: pad on the left (tokenizer.padding_side = "left"), or pass '
-            "the texts"
+            f"attention_mask hides tokens in the middle of rows {holes}; a language model writes "
+            "after a whole text: leave these tokens out of input_ids"
         )
-    return ids[tokens[0] : end]
+    return [
+        [x for x, kept in zip(ids, mask, strict=True) if kept]
+        for ids, mask in zip(rows, masks, strict=True)
+    ]

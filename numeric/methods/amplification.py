@@ -125,7 +125,7 @@ def _told(
     return (
         f"relevance of examples {rows.nonzero()[:, 0].tolist()} is amplified: in example {worst} "
         f"its sizes add up to {total:.4g}, but the logit is {explained:.4g}; {where}; call "
-        "numeric.audit() to see where it goes, or pass another method"
+        "lrp_axioms.audit() to see where it goes, or pass another method"
     )
 
 

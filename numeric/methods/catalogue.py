@@ -66,7 +66,7 @@ def by_rules(composite: Composite) -> Method:
         composite=composite,
         needs=BY_RULES,
         cost=ONE_PASS,
-        conserves="depends on its rules (`numeric.audit`)",
+        conserves="depends on its rules (`lrp_axioms.audit`)",
         source="your own rules",
     )
 

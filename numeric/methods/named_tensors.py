@@ -52,6 +52,16 @@ class Run:
     def device(self) -> torch.device:
         return next((x.device for x in self.model.parameters()), torch.device("cpu"))
 
+    def faults(self) -> Iterator[str]:
+        """Yields faults of the names after a run."""
+        if missing := [name for name, x in self.leaves.items() if x is None]:
+            yield f"of={missing}: these modules are not called"
+        if self.often:
+            yield (
+                f"of={self.often}: these modules are called more than once; put an nn.Identity "
+                "behind the call that is meant, and name that"
+            )
+
     def begin(self, name: str, x: Any) -> Tensor:
         """Makes ``x`` a leaf, and returns a copy, which the model may write to."""
         if not isinstance(x, Tensor) or not x.is_floating_point() or not x.ndim:
@@ -137,6 +147,8 @@ def of_tensors(
     """
     name, composite, _ = composite_of(method, None)
     scope.check_stabiliser(epsilon, torch.float32)
+    if said := [*_odd_arguments(of, read, axes)]:
+        raise ValueError("\n".join(said))
     with outside(), torch.inference_mode(mode=False), torch.enable_grad():
         run = open_run(module, inputs, of)
         rules = Propagation(run.model, composite, eps=epsilon)
@@ -144,6 +156,7 @@ def of_tensors(
             with own_failures(module, run), rules:
                 found = rules.end(read(run.call(run.model)))
             leaves = _checked(run, found)
+            _check_axes(axes, leaves)
             _check_alone(module, run.given, read, found)
             parts = dict(zip(leaves, _relevance(found, leaves), strict=True))
     flat = [r.sum(dim=axes) if axes != () else r for r in parts.values()]
@@ -162,15 +175,33 @@ def of_tensors(
     )
 
 
+def _odd_arguments(of: Any, read: Any, axes: Any) -> Iterator[str]:
+    """Yields problems of arguments that no module needs to run for."""
+    names = [of] if isinstance(of, str) else of
+    if not isinstance(names, Iterable) or not all(isinstance(x, str) for x in names):
+        yield f"of={of!r}: pass the name of an argument or of a module, or a list of names"
+    if not callable(read):
+        yield f"read={read!r}: pass a function of the output that returns {RETURNS}"
+    if not all(type(x) is int for x in (axes if isinstance(axes, tuple) else (axes,))):
+        yield f"axes={axes!r}: pass a number, or a tuple of numbers, such as -1 for embeddings"
+
+
+def _check_axes(axes: int | tuple[int, ...], leaves: Mapping[str, Tensor]) -> None:
+    """Raises ValueError for axes that a tensor does not have, or that are its examples'."""
+    numbers = axes if isinstance(axes, tuple) else (axes,)
+    for name, x in leaves.items():
+        if not len(x):
+            raise ValueError(f"{name} has no examples: its shape is {tuple(x.shape)}")
+        if any(not -x.ndim < n < x.ndim or n == 0 for n in numbers):
+            raise ValueError(
+                f"axes={axes}: {name} has the shape {tuple(x.shape)}; pass axes of channels, from "
+                f"1 to {x.ndim - 1}"
+            )
+
+
 def _checked(run: Run, found: Any) -> dict[str, Tensor]:
     """Returns the leaves; ValueError unless ``found`` is a number of each example."""
-    missing = [name for name, x in run.leaves.items() if x is None]
-    said = [f"of={missing}: these modules are not called"] if missing else []
-    if run.often:
-        said.append(
-            f"of={run.often}: these modules are called more than once; put an nn.Identity behind "
-            "the call that is meant, and name that"
-        )
+    said = [*run.faults()]
     sizes = {name: len(x) for name, x in run.leaves.items() if x is not None}
     if not isinstance(found, Tensor) or not found.is_floating_point() or found.ndim != 1:
         shape = tuple(found.shape) if isinstance(found, Tensor) else type(found).__name__

@@ -77,7 +77,7 @@ class Batch:
     def read(self) -> Tensor | None:
         """The token of every example whose row the model reads its logits from: (batch,).
 
-        None for classifiers without a record in ``numeric.models.families``.
+        None for classifiers without a record in ``lrp_axioms.numeric.models.families``.
         """
         if self.decoder_input_ids is not None or self.facts.is_causal:
             return last_column(self.predicting[1] == 1)

@@ -152,7 +152,7 @@ def _written_problems(model: PreTrainedModel, batch: Batch) -> Iterator[str]:
         if _has_decoder(model) and model.can_generate() and facts.head == heads.CLASSES:
             yield (
                 f"a {type(model).__name__} reads one text and writes another: pass {DECODER}, what "
-                "it has written so far, or call numeric.explain_generation"
+                "it has written so far, or call lrp_axioms.explain_generation"
             )
         return
     yield from _range_problems("token id", written, facts.words)

@@ -23,7 +23,7 @@ SELECTS: dict[str, tuple[str, ...]] = {
 }
 """By function: the arguments that its recurrence selects by: to keep, take in and read out."""
 OWNER = "transformers.models."
-BETWEEN = ("torch.", "numeric.")
+BETWEEN = ("torch.", "lrp_axioms.")
 """Code that may stand between a torch function and the model's code that calls it."""
 
 

@@ -215,8 +215,20 @@ def _caption(a: Attribution, sample: int) -> str:
 
     if a.method not in METHODS:
         return said
+    if METHODS[a.method].composite:
+        said += _in_percent(a.residual[sample].item(), a.logit[sample].item())
     conserves = METHODS[a.method].conserves
     return f"{said} Does {a.method} conserve relevance? {conserves[0].upper()}{conserves[1:]}."
+
+
+def _in_percent(residual: float, logit: float) -> str:
+    """Compares the residual with its logit, in words; nothing if it is below half a percent."""
+    if abs(residual) < 0.005 * abs(logit) or not logit:
+        return ""
+    share = residual / logit
+    if share > 0:
+        return f" {share:.0%} of the logit did not reach the tokens; `audit` says where it went."
+    return f" The tokens received {-share:.0%} more than the logit; `audit` says from where."
 
 
 def sections(a: Attribution) -> list[render.Section]:

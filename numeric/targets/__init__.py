@@ -218,7 +218,7 @@ def _problems(target: object, size: int) -> Iterator[str]:
     if not found and target is not None:
         yield (
             f"target={repr(target)[:NAME]}: pass None, an int or a name, or one per example, such "
-            "as the id of a token, or a target such as numeric.targets.logit(7, at=3)"
+            "as the id of a token, or a target such as lrp_axioms.numeric.targets.logit(7, at=3)"
         )
     for name in ("label", "at"):
         for x in {getattr(term, name) for term in found}:

@@ -44,7 +44,9 @@ def _number(
     model: PreTrainedModel, head: str, name: str, tokenizer: PreTrainedTokenizerBase | None
 ) -> int:
     if head == ANSWER:
-        raise ValueError("an answer is named by columns; pass numeric.targets.answer(first, last)")
+        raise ValueError(
+            "an answer is named by columns; pass lrp_axioms.numeric.targets.answer(first, last)"
+        )
     if head in NOUNS:
         return _label(model, NOUNS[head], name)
     if tokenizer is None:

@@ -72,7 +72,7 @@ class Readout:
         if faults:
             raise ValueError(
                 f"{listed(dict.fromkeys(faults))}\na target of this {type(model).__name__} is "
-                f"{LEGAL[head]}, and sums and differences of these (numeric.targets)"
+                f"{LEGAL[head]}, and sums and differences of these (lrp_axioms.numeric.targets)"
             )
         return cls(head, type(model).__name__, chosen)
 

@@ -16,4 +16,4 @@ def require(extra: str) -> Iterator[None]:
         yield
     except ModuleNotFoundError as error:
         library = str(error.name).partition(".")[0]
-        raise MissingLibrary(f"numeric.tools.{extra}", [library], extra) from error
+        raise MissingLibrary(f"lrp_axioms.numeric.tools.{extra}", [library], extra) from error

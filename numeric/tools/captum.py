@@ -8,7 +8,7 @@ import torch
 from torch import Tensor
 from transformers import PreTrainedModel, PreTrainedTokenizerBase
 
-from lrp_axioms import numeric
+import lrp_axioms
 from lrp_axioms.axioms.composites import Composite
 from lrp_axioms.numeric.methods.options import resolve
 from lrp_axioms.numeric.models.facts import facts_of
@@ -22,9 +22,9 @@ with require("captum"):
 
 
 class LRP(Attribution):
-    """``numeric.attribute`` by the interface of Captum.
+    """``lrp_axioms.attribute`` by the interface of Captum.
 
-    ``method``, ``options`` and errors as in ``numeric.attribute``.
+    ``method``, ``options`` and errors as in ``lrp_axioms.attribute``.
     """
 
     def __init__(
@@ -50,11 +50,11 @@ class LRP(Attribution):
         ``inputs`` are ids or pixels, and ``additional_forward_args`` the further arguments of the
         model's ``forward`` in its own order, such as the attention mask.  ``target`` is a class or
         one per example; a pair (column, label), or one per example, for heads with a row per token;
-        or a ``Target`` of ``numeric.targets``.  None is the model's prediction.
+        or a ``Target`` of ``lrp_axioms.numeric.targets``.  None is the model's prediction.
         With ``return_convergence_delta`` also the delta of ``compute_convergence_delta``.
         """
         arguments = _name_arguments(self.forward_func, inputs, additional_forward_args)
-        found = numeric.attribute(
+        found = lrp_axioms.attribute(
             self.forward_func, arguments, self.method, target_of(target), **self.options
         )
         relevance = (found.relevance,) if isinstance(inputs, tuple) else found.relevance
@@ -83,7 +83,7 @@ class LRP(Attribution):
 
 
 class LanguageModelLRP(LayerGradientXActivation):
-    """A method of ``numeric.attribute`` that ``LLMGradientAttribution`` of Captum takes.
+    """A method of ``lrp_axioms.attribute`` that ``LLMGradientAttribution`` of Captum takes.
 
     Captum explains the log-probability of every token of an answer, given the prompt and earlier
     tokens; ``of=logit`` explains logits, which the rules of CP-LRP conserve up to biases.
@@ -113,7 +113,7 @@ class LanguageModelLRP(LayerGradientXActivation):
         ids = prompt.to_model_input(inputs).to(self.explained.device)
         ids = torch.cat([ids, answer[None, :before].to(ids)], dim=1)
         number = self.of(int(answer[before]))
-        found = numeric.attribute(
+        found = lrp_axioms.attribute(
             self.explained, {"input_ids": ids}, self.method, number, **self.options
         )
         return found.relevance[..., None]
@@ -123,7 +123,7 @@ def records(
     model: PreTrainedModel,
     tokenizer: PreTrainedTokenizerBase,
     inputs: Mapping[str, Tensor],
-    found: numeric.Attribution,
+    found: lrp_axioms.Attribution,
     true: Sequence[object] = (),
 ) -> list[Any]:
     """Makes the records of ``captum.attr.visualization.visualize_text``: one per example.
@@ -162,7 +162,7 @@ def records(
 
 
 def target_of(target: Any) -> Any:
-    """Converts a target of Captum to one of ``numeric.attribute``."""
+    """Converts a target of Captum to one of ``lrp_axioms.attribute``."""
     if isinstance(target, Tensor) and target.numel() == 1:
         return int(target)
     if isinstance(target, tuple):

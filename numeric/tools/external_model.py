@@ -17,7 +17,7 @@ class ExternalModel:
 
     Numbers that other code computes of the logits, such as a probability, have their own gradient,
     like the log-probabilities of ``attribute``.
-    Raises the errors of ``numeric.propagation``.
+    Raises the errors of ``lrp_axioms.propagation``.
     """
 
     def __init__(

@@ -52,16 +52,16 @@ def explain(
 
     A result is a class; a tag, or an entity, which is the sum of the tags that the model predicts
     for its tokens; or a token that fills a mask.  All share the forward passes of
-    ``numeric.attribute_each``.  Text that a pipeline writes is explained by ``explain_generation``,
-    and the prompt may be a chat.  ``target`` is explained in place of the results.
-    The pipeline's own tokenizer and options are used; ``method``, ``options`` and errors are as in
-    ``numeric.attribute``.  Raises ValueError for other tasks, a list of
-    texts, a text that the pipeline cuts into parts, and entities whose place it does not give.
+    ``lrp_axioms.attribute_each``.  Text that a pipeline writes is explained by
+    ``explain_generation``, and the prompt may be a chat.  ``target`` is explained in place of the
+    results.  The pipeline's own tokenizer and options are used; ``method``, ``options`` and errors
+    are as in ``lrp_axioms.attribute``.  Raises ValueError for other tasks, a list of texts, a text
+    that the pipeline cuts into parts, and entities whose place it does not give.
     """
     if pipe.task not in (*RESULTS, WRITES):
         raise ValueError(
             f"pipeline for {pipe.task!r}; those that can be explained are for "
-            f"{', '.join(map(repr, (*RESULTS, WRITES)))}; call numeric.attribute with its model "
+            f"{', '.join(map(repr, (*RESULTS, WRITES)))}; call lrp_axioms.attribute with its model "
             "and inputs"
         )
     if isinstance(text, list) and not (text and isinstance(text[0], dict)):
@@ -69,7 +69,7 @@ def explain(
     fed = _model_inputs(pipe, text)
     tokenizer: Any = pipe.tokenizer  # all of these have one
     if target is None and pipe.task == WRITES:
-        prompt: list[int] = fed["input_ids"][0].tolist()
+        prompt = fed["input_ids"][0].tolist()
         answer = _written_ids(pipe, text)[len(prompt) :]
         return explain_generation(
             pipe.model, tokenizer, prompt, answer=answer, method=method, **options
@@ -150,7 +150,7 @@ def _written_ids(pipe: Pipeline, text: Any) -> list[int]:
     if others:
         raise ValueError(
             f"the pipeline writes {len(others) + 1} texts; set num_return_sequences=1, or call "
-            "numeric.explain_generation with each as answer"
+            "lrp_axioms.explain_generation with each as answer"
         )
     ids: list[int] = found["generated_token_ids"]
     return ids

@@ -42,14 +42,14 @@ def explain(
 ) -> np.ndarray:
     """Returns relevance of words for the class of each text, in logits: (batch, token, 1).
 
-    It is the share of words, ``share="word"`` of ``numeric.attribute``, because Quantus gives
+    It is the share of words, ``share="word"`` of ``lrp_axioms.attribute``, because Quantus gives
     and changes words.  Only methods by rules can explain embeddings.
-    Raises TypeError for another model, and the errors of ``numeric.propagation``.
+    Raises TypeError for another model, and the errors of ``lrp_axioms.propagation``.
     """
     if not isinstance(model, FromEmbeddings):
         raise TypeError(
-            f"model is a {type(model).__name__}; pass numeric.tools.quantus.FromEmbeddings(model) "
-            "to Quantus, and its embeddings(input_ids) as x_batch"
+            f"model is a {type(model).__name__}; pass FromEmbeddings(model) of "
+            "lrp_axioms.numeric.tools.quantus to Quantus, and its embeddings(input_ids) as x_batch"
         )
     device, dtype = model.model.device, model.model.dtype
     x = torch.as_tensor(inputs, device=device, dtype=dtype).clone().requires_grad_()

@@ -26,10 +26,10 @@ object(), R -> :2: mine returned -> an expression or a number
 x ** (R / R / 2), R -> :2: mine returned -> no rational function
 1 / 0, R -> :4: mine raised ZeroDivisionError -> mend the line
 Rational(1, 2) * R, R -> :4: -> `from sympy import Rational`
-sign(x) * R, R -> :4: -> `from axioms.own_rules import sign`
+sign(x) * R, R -> :4: -> `from lrp_axioms import sign`
 sympy.sign(x) * R, R -> :2: mine returned -> sign(0) is 0
 Piecewise((R, sympy.Contains(x, sympy.S.Integers)), (0, True)), 0 -> :2: mine -> use +
-Rr, R -> :4: -> rule and sign are in axioms.own_rules
+Rr, R -> :4: -> rule and sign are in lrp_axioms
 R + [], R -> :4: mine raised TypeError -> mend the line
 (R, 0) if x > 0 else (0, R) -> :4: mine raised TypeError -> sign(x)
 (R, R) if isinstance(x, type(eps)) else (0, R) -> :2: mine returns -> one formula
@@ -88,7 +88,7 @@ FILES = [  # source, place and step
         ":2: f returned 3 messages", "return 2 groups of messages, one per factor"),
     ('@rule("bilinear")\ndef f(a, v, o, R, eps):\n    return [R], v\n',
         ":2: f returned 1 message;", "return 2 messages"),
-    ("x = 1\n", "holds no rule", "from axioms.own_rules import rule"),
+    ("x = 1\n", "holds no rule", "from lrp_axioms import rule"),
     ("def f(:\n", ":2: ", "mend the line"),
     ("\nimport no_such_module\n", ":3: ModuleNotFoundError", "by itself"),
 ]  # fmt: skip

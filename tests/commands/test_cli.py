@@ -42,6 +42,12 @@ def test_explain_prints_every_token_with_numbers_that_add_up(run):
     )
     assert logit == pytest.approx(total + residual, abs=2e-4)
     assert total == pytest.approx(sum(float(value) for _, value in numbers(out)), abs=1e-3)
+    (more,) = re.findall(r"The tokens received (\d+)% more than the logit", flat)
+    assert int(more) == pytest.approx(100 * (total - logit) / logit, abs=0.51)
+    flat = " ".join(run("explain", "embedded", "A fine film.")[1].split())
+    (left,) = re.findall(r"(\d+)% of the logit did not reach the tokens", flat)
+    logit, residual = map(float, re.search(r"Logit (\S+) .* residual (\S+)\. ", flat).groups())
+    assert int(left) == pytest.approx(100 * residual / logit, abs=0.51)
 
 
 def test_explain_a_chosen_class_and_leave_one_out(run):

@@ -181,6 +181,12 @@ WRONG = {
     "missing arguments": (Two, IDS, {"of": "words"}, "Two.forward does not take inputs"),
     "another method": (Twice, X, {"of": "x", "method": "loo"}, "method 'loo' has no rules"),
     "a target": (Twice, X, {"of": "x", "target": 1}, "target and tokenizer would be ignored"),
+    "no name": (Twice, X, {"of": None, "read": "logits"}, "of=None: pass the name"),
+    "no function": (Twice, X, {"of": None, "read": "logits"}, "read='logits': pass a function"),
+    "no axis": (Twice, X, {"of": "x", "axes": None}, "axes=None: pass a number"),
+    "an axis too many": (Twice, X, {"of": "x", "axes": 2}, "axes=2: x has the shape (2, 3)"),
+    "the axis of examples": (Twice, X, {"of": "x", "axes": 0}, "axes=0: x has the shape (2, 3)"),
+    "no examples": (Twice, X[:0], {"of": "x"}, "x has no examples: its shape is (0, 3)"),
     "in train mode": (Twice, X, {"of": "x", "train": True}, "train mode: 3 modules"),
     "a fault of its own": (Encoder, IDS + 99, {"of": "embed"}, "Encoder itself fails on this"),
     "a bad stabiliser": (Twice, X, {"of": "x", "epsilon": -1.0}, "eps=-1.0 (float): the stab"),
@@ -194,6 +200,13 @@ def test_what_cannot_be_explained_is_refused_with_the_next_step(name):
     module = make(cls).train(options.pop("train", False))
     with pytest.raises(ValueError, match=re.escape(message)):
         attribute(module, inputs, **({"method": "cp-lrp", "read": read} | options))
+
+
+@pytest.mark.parametrize("name", ["called twice", "never called"])
+def test_a_plan_of_a_module_that_is_not_called_once_is_refused(name):
+    cls, inputs, options, message = WRONG[name]
+    with pytest.raises(ValueError, match=re.escape(message)):
+        plan(make(cls), inputs, of=options["of"])
 
 
 def test_buffers_that_a_forward_writes_to_stay_as_they_were():

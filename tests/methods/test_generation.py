@@ -276,7 +276,7 @@ def test_bad_calls_are_refused(tokenizer):
     bad = {
         "prompt='' (str without tokens)": {"prompt": ""},
         "answer=[] (list without tokens)": {"answer": []},
-        "prompt=('a', 'b') (tuple without tokens): pass one prompt": {"prompt": ("a", "b")},
+        "prompt=['a', 'b'] (list without tokens): pass one prompt": {"prompt": ["a", "b"]},
         "(Tensor without tokens): pass one prompt": {"prompt": torch.tensor([[1, 2]]).to_sparse()},
         "Tensor without tokens": {"prompt": torch.zeros(1, 3, dtype=torch.long, device="meta")},
         "prompt=tensor(3) (Tensor without tokens)": {"prompt": torch.tensor(3)},

@@ -1,6 +1,8 @@
 """The layers stay independent: none can borrow another's formulas."""
 
 import ast
+import pkgutil
+import re
 import subprocess
 import sys
 from functools import cache
@@ -9,7 +11,7 @@ from pathlib import Path
 
 import pytest
 
-import numeric
+import lrp_axioms
 
 ROOT = Path(__file__).resolve().parents[2]
 
@@ -27,7 +29,8 @@ FORBIDDEN = {
 
 def imported_with(module: str, suspects: tuple[str, ...]) -> set[str]:
     """Returns the ``suspects`` that a fresh interpreter has loaded after ``import module``."""
-    code = f"import sys, {module}; print(*(set({suspects!r}) & set(sys.modules)))"
+    names = "{x.removeprefix('lrp_axioms.') for x in sys.modules}"
+    code = f"import sys, {module}; print(*(set({suspects!r}) & {names}))"
     fresh = subprocess.run(
         [sys.executable, "-c", code], cwd=ROOT, check=True, capture_output=True, text=True
     )
@@ -77,6 +80,7 @@ def imported_by(code: str) -> set[str]:
             found |= {alias.name for alias in statement.names}
         if isinstance(statement, ast.ImportFrom):
             found |= {statement.module, *(f"{statement.module}.{a.name}" for a in statement.names)}
+    found = {name.removeprefix("lrp_axioms.") for name in found}
     return {name for name in found if name in FILES and "." in name}
 
 
@@ -103,9 +107,9 @@ def files():
 
 
 BACK = {
-    "when it is imported": "from benchmarks.experiments import reproduce",
-    "in a function": "def later():\n    from benchmarks.experiments import reproduce",
-    "for types": "if TYPE_CHECKING:\n    from benchmarks.experiments import reproduce",
+    "when it is imported": "from lrp_axioms.benchmarks.experiments import reproduce",
+    "in a function": "def later():\n    from lrp_axioms.benchmarks.experiments import reproduce",
+    "for types": "if TYPE_CHECKING:\n    from lrp_axioms.benchmarks.experiments import reproduce",
 }
 
 
@@ -128,10 +132,10 @@ def rooms_imported_from_below(files):
 
 
 WRONG = {
-    "sources": "from benchmarks.experiments import rows",
-    "running": "def later():\n    from benchmarks.experiments import text",
-    "experiments": "from benchmarks.research.speed import ratios",
-    "commands": "import benchmarks.research.speed.machine",
+    "sources": "from lrp_axioms.benchmarks.experiments import rows",
+    "running": "def later():\n    from lrp_axioms.benchmarks.experiments import text",
+    "experiments": "from lrp_axioms.benchmarks.research.speed import ratios",
+    "commands": "import lrp_axioms.benchmarks.research.speed.machine",
 }
 
 
@@ -142,15 +146,19 @@ def test_a_room_of_benchmarks_never_imports_from_one_above_it(files, room):
     files[f"benchmarks.{room}"] += f"\n{WRONG[room]}"
     ((one, other),) = set(rooms_imported_from_below(files))
     assert one == f"benchmarks.{room}"
-    assert other in WRONG[room].replace(" import ", ".")
+    assert other in WRONG[room].replace(" import ", ".").replace("lrp_axioms.", "")
 
 
-def test_what_type_checkers_read_of_numeric_is_what_is_imported():
-    body = ast.parse(FILES["numeric"].read_text(encoding="utf-8")).body
-    block, _ = [x for x in body if isinstance(x, ast.If)]
-    typed = {name.name: each.module for each in block.body for name in each.names}
-    assert typed == numeric._HOME
-    assert set(numeric.__all__) == set(typed)
+def test_what_type_checkers_read_of_the_package_is_what_is_imported():
+    body = ast.parse(Path(lrp_axioms.__file__).read_text(encoding="utf-8")).body
+    block, *_ = [x for x in body if isinstance(x, ast.If)]
+    typed = {
+        name.name: each.module.removeprefix("lrp_axioms.")
+        for each in block.body
+        if isinstance(each, ast.ImportFrom)
+        for name in each.names
+    }
+    assert typed == lrp_axioms.HOME
 
 
 OPTIONAL = {"numeric.tools.captum", "numeric.tools.inseq"}  # which import these libraries
@@ -164,3 +172,23 @@ def test_importing_everything_leaves_the_settings_of_matplotlib_alone():
         "assert dict(matplotlib.rcParams) == before"
     )
     subprocess.run([sys.executable, "-c", code], cwd=ROOT, check=True)
+
+
+NAME = re.compile(r"(?<![\w./-])(?:lrp_axioms|numeric)(?:\.[a-zA-Z_]+)+")
+
+
+def test_what_a_message_or_docstring_names_is_there_under_this_name():
+    """An installed package has ``lrp_axioms`` alone."""
+    strings = [
+        node.value
+        for name, path in FILES.items()
+        if not name.startswith(("axioms.", "benchmarks.research"))
+        for node in ast.walk(ast.parse(path.read_text("utf-8")))
+        if isinstance(node, ast.Constant) and isinstance(node.value, str)
+    ]
+    named = {name for text in strings for name in NAME.findall(text)}
+    named = {name for name in named if not name.endswith((".html", ".parquet"))}
+    assert len(named) > 20
+    assert not [name for name in named if not name.startswith("lrp_axioms.")]
+    for name in named - {f"lrp_axioms.{name}" for name in OPTIONAL}:
+        pkgutil.resolve_name(name.removesuffix("."))

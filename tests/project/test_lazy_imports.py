@@ -29,7 +29,8 @@ except SystemExit:
     pass
 """
 LOADED = {
-    "import numeric": (set(), 60),
+    "import lrp_axioms": (set(), 70),
+    "import numeric": (set(), 80),
     "import numeric.evaluation.correlation": ({"numpy"}, 250),
     COMMAND.format(arguments=["--help"]): (set(), 420),
 }
@@ -47,7 +48,7 @@ def loaded(*steps):
         text=True,
     )
     lines = [line.split() for line in done.stdout.splitlines() if line.startswith("LOADED ")]
-    return [set(names) for _, *names in lines]
+    return [{name.removeprefix("lrp_axioms.") for name in names} for _, *names in lines]
 
 
 @pytest.mark.parametrize("code", LOADED)

@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-import numeric
+import lrp_axioms
 from tests.support.theorems import FILES, claims
 from website.pictures import COLUMNS, heat_map
 from website.reference import listed
@@ -53,7 +53,11 @@ def test_the_catalogue_has_every_statement_with_its_verdict_and_formulas(site):
 
 def test_every_public_name_is_in_the_reference(site):
     page = read(site / "reference" / "numeric.html")
-    missing = [name for name, home in numeric._HOME.items() if f'id="{home}.{name}"' not in page]
+    missing = [
+        name
+        for name, home in lrp_axioms.HOME.items()
+        if f'id="lrp_axioms.{home}.{name}"' not in page
+    ]
     assert not missing
 
 

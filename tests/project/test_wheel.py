@@ -1,5 +1,6 @@
 """The installed package is complete: the program runs far from the repository."""
 
+import importlib
 import os
 import re
 import shlex
@@ -34,7 +35,7 @@ class Finder(PathFinder):
         return [x for x in super().find_distributions(*context) if x.name not in hidden]
 
 sys.meta_path = [Finder if finder is PathFinder else finder for finder in sys.meta_path]
-import benchmarks.cli as c
+import lrp_axioms.benchmarks.cli as c
 print(c.__file__)
 c.main()
 """
@@ -96,7 +97,7 @@ def test_the_core_has_none_of_the_libraries_of_the_paper():
 
 
 RULE = """
-from axioms.own_rules import rule
+from lrp_axioms import rule
 
 @rule("product")
 def halves(x, y, z, R, eps):
@@ -124,14 +125,64 @@ def test_the_wheel_states_the_licence_of_every_file_in_it(installed):
     left = [path for path in files if about.name not in path.parts]
     assert len(left) > 200
     assert [x for x in left if not any(x.match(name) or name in x.parts for name in stated)] == [
-        Path("benchmarks/assets/README.md")
+        Path("lrp_axioms/benchmarks/assets/README.md")
     ]
 
 
 def test_the_wheel_has_neither_research_nor_what_it_measured(installed):
-    here = {path.name for path in (installed / "benchmarks").iterdir()}
+    here = {path.name for path in (installed / "lrp_axioms" / "benchmarks").iterdir()}
     there = {path.name for path in (ROOT / "benchmarks").iterdir()} - {"__pycache__"}
     assert there - here == {"research", "baseline.json", "RESULTS.md"}
+
+
+CLASH = """
+import axioms, benchmarks, numeric
+import lrp_axioms
+from lrp_axioms import attribute, rule
+from lrp_axioms.numeric.targets import logit
+import lrp_axioms.axioms.kinds, lrp_axioms.benchmarks.names
+assert all(mine.MINE for mine in (axioms, benchmarks, numeric))
+assert all(callable(getattr(lrp_axioms, name)) for name in lrp_axioms.HOME)
+print(lrp_axioms.__version__)
+"""
+
+
+@pytest.mark.parametrize("form", ["wheel", "checkout"])
+def test_folders_of_ones_own_may_have_the_names_of_the_layers(installed, tmp_path, form):
+    for layer in ("axioms", "benchmarks", "numeric"):
+        (tmp_path / layer).mkdir()
+        (tmp_path / layer / "__init__.py").write_text("MINE = True", "utf-8")
+    place = installed if form == "wheel" else ROOT
+    commands = ["-c", CLASH], ["-m", "lrp_axioms", "--version"], ["-m", "lrp_axioms", "methods"]
+    for command in commands:
+        done = subprocess.run(
+            [sys.executable, *command],
+            cwd=tmp_path,
+            env=os.environ | {"PYTHONPATH": str(place)},
+            capture_output=True,
+            text=True,
+        )
+        assert done.returncode == 0, done.stderr
+        assert ("attnlrp" if "methods" in command else PROJECT["version"]) in done.stdout
+
+
+def test_a_short_name_in_a_checkout_is_the_same_module():
+    import axioms.kinds
+    import lrp_axioms.axioms.kinds
+    import lrp_axioms.numeric.engine.rules
+    import numeric.engine.rules
+
+    assert numeric.engine.rules is lrp_axioms.numeric.engine.rules
+    assert axioms.kinds is lrp_axioms.axioms.kinds
+    assert numeric.explain is lrp_axioms.explain
+    assert numeric.engine.rules.__spec__.name == "lrp_axioms.numeric.engine.rules"
+    with pytest.raises(ModuleNotFoundError, match=r"'numeric\.nowhere'"):
+        importlib.import_module("numeric.nowhere")
+    shown = subprocess.run(
+        [sys.executable, "-m", "benchmarks.cli", "--version"],
+        cwd=ROOT, capture_output=True, text=True, check=True,
+    )  # fmt: skip
+    assert PROJECT["version"] in shown.stdout
 
 
 CORE = {

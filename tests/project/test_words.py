@@ -8,7 +8,7 @@ import pytest
 import torch
 import typer
 
-import numeric
+import lrp_axioms
 from axioms.composites import CP_LRP, Composite
 from benchmarks import cli
 from numeric import (
@@ -53,7 +53,8 @@ SYNONYMS = {
     "layer", "layers", "module", "n_steps", "device_map", "memory_budget",
 }  # fmt: skip
 ITS_OWN = {
-    ("explain", "tokenizer"), ("explain_generation", "tokenizer"),  # both require it
+    ("explain", "tokenizer"), ("explain_generation", "tokenizer"),
+    ("explain_generations", "tokenizer"),  # all require it
     ("patching", "methods"),  # a mapping by name
     ("pipelines", "text"),  # one text or one chat
     ("plan", "model"), ("plan", "inputs"), ("propagation", "model"),  # any torch module
@@ -62,7 +63,7 @@ ITS_OWN = {
 
 
 def functions():
-    public = {name: getattr(numeric, name) for name in numeric.__all__}
+    public = {name: getattr(lrp_axioms, name) for name in lrp_axioms.HOME}
     found = {name: f for name, f in public.items() if inspect.isfunction(f)}
     found |= {"patching": patching, "softmax_errors": softmax_errors, "read": read}
     found |= {"pipelines": pipelines.explain}

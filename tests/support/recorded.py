@@ -21,6 +21,7 @@ import typer
 from transformers.utils import logging
 from typer.testing import CliRunner
 
+import lrp_axioms
 import numeric
 from axioms import check, kinds
 from axioms.evidence import certificates, counts, statements
@@ -94,8 +95,8 @@ def rules(_: object) -> Iterator[tuple]:
         yield from ((f"{name} | option {x}", repr(y)) for x, y in method.options.items())
         if method.composite:
             yield from ((f"{name} | rule of {x}", y) for x, y in method.composite.rules.items())
-    for name in numeric.__all__:
-        parameters = inspect.signature(getattr(numeric, name)).parameters.values()
+    for name in lrp_axioms.HOME:
+        parameters = inspect.signature(getattr(lrp_axioms, name)).parameters.values()
         shown = ", ".join(str(x.replace(annotation=x.empty)) for x in parameters)
         yield f"numeric.{name}", hide(shown)
     for command in typer.main.get_command(app).commands.values():

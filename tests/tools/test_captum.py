@@ -52,9 +52,9 @@ def for_captum(monkeypatch):
             monkeypatch.setitem(sys.modules, module.__name__, module)
     else:
         loaded("captum.attr")
-    sys.modules.pop("numeric.tools.captum", None)
-    yield importlib.import_module("numeric.tools.captum")
-    del sys.modules["numeric.tools.captum"]
+    sys.modules.pop("lrp_axioms.numeric.tools.captum", None)
+    yield importlib.import_module("lrp_axioms.numeric.tools.captum")
+    del sys.modules["lrp_axioms.numeric.tools.captum"]
 
 
 @pytest.mark.usefixtures("double")

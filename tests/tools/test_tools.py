@@ -52,7 +52,7 @@ def test_a_source_and_what_is_written_have_relevance_of_their_own():
 
 def inseq_of(model, tokenizer, method, **options):
     inseq = loaded("inseq")
-    importlib.import_module("numeric.tools.inseq")
+    importlib.import_module("lrp_axioms.numeric.tools.inseq")
     return inseq.load_model(model, method, tokenizer=tokenizer, device="cpu", **options)
 
 
@@ -137,9 +137,9 @@ def test_an_absent_library_is_named_with_what_installs_it(monkeypatch, name):
     for module in [x for x in sys.modules if x.split(".")[0] == name]:
         monkeypatch.delitem(sys.modules, module)
     monkeypatch.setitem(sys.modules, name, None)
-    monkeypatch.delitem(sys.modules, f"numeric.tools.{name}", raising=False)
+    monkeypatch.delitem(sys.modules, f"lrp_axioms.numeric.tools.{name}", raising=False)
     with pytest.raises(ImportError, match=rf'needs {name}, .* pip install "lrp-axioms\[{name}\]"'):
-        importlib.import_module(f"numeric.tools.{name}")
+        importlib.import_module(f"lrp_axioms.numeric.tools.{name}")
 
 
 PAGE = Path(__file__).parents[2] / "docs" / "TOOLS.md"

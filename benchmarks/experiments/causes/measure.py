@@ -13,6 +13,7 @@ from itertools import cycle
 import numpy as np
 import torch
 
+from lrp_axioms import attribute
 from lrp_axioms.benchmarks.experiments.causes.examples import DISTANCES, Example, examples
 from lrp_axioms.benchmarks.experiments.causes.language import (
     SPECIAL,
@@ -24,7 +25,6 @@ from lrp_axioms.benchmarks.experiments.record import Experiment, above_interval,
 from lrp_axioms.benchmarks.experiments.result import Result, joined
 from lrp_axioms.benchmarks.running.workers import Each, Track, collected, in_turn, untracked
 from lrp_axioms.benchmarks.sources import models
-from lrp_axioms.numeric import attribute
 from lrp_axioms.numeric.evaluation.correlation import bootstrap_mean
 from lrp_axioms.numeric.methods.catalogue import METHODS
 from lrp_axioms.numeric.targets import logit

@@ -13,8 +13,8 @@ import warnings
 import torch
 from transformers import BertConfig, BertForSequenceClassification
 
+from lrp_axioms import attribute
 from lrp_axioms.benchmarks.running.timing import random_text
-from lrp_axioms.numeric import attribute
 
 STEPS = 32  # of Integrated Gradients
 SIZES = {

@@ -17,7 +17,7 @@ AUDIT = """
 import json, resource, sys
 import torch
 from transformers import BertConfig, BertForSequenceClassification
-from lrp_axioms.numeric import audit
+from lrp_axioms import audit
 
 torch.manual_seed(0)
 config = BertConfig(attn_implementation="eager")

@@ -11,9 +11,9 @@ import pytest
 import torch
 from transformers import BertConfig, BertForSequenceClassification
 
+from lrp_axioms import attribute
 from lrp_axioms.benchmarks.research.speed.usage import peak_memory
 from lrp_axioms.benchmarks.running.timing import alternate, random_text
-from lrp_axioms.numeric import attribute
 from lrp_axioms.numeric.evaluation.perturbation import perturbation_curves
 from lrp_axioms.numeric.methods import memory_budget
 from lrp_axioms.numeric.models.inputs import prepare

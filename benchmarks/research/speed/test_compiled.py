@@ -7,8 +7,8 @@ import pytest
 import torch
 from transformers import BertConfig, BertForSequenceClassification
 
+from lrp_axioms import attribute, compiled
 from lrp_axioms.benchmarks.running.timing import alternate, random_text
-from lrp_axioms.numeric import attribute, compiled
 
 GROUP = "torch.compile"
 ROUNDS = {1: 15, 8: 5}

@@ -14,6 +14,7 @@ from torch import nn
 from torch.nn import functional
 from transformers import AutoModelForCausalLM, LlamaConfig
 
+from lrp_axioms import attribute, compiled
 from lrp_axioms.benchmarks.research.speed.test_long import RUNS, VOCABULARY
 from lrp_axioms.benchmarks.research.speed.test_speed import (
     DEVICE,
@@ -25,7 +26,6 @@ from lrp_axioms.benchmarks.research.speed.test_speed import (
 from lrp_axioms.benchmarks.research.speed.usage import operations, peak_memory
 from lrp_axioms.benchmarks.running.timing import alternate, random_text
 from lrp_axioms.benchmarks.sources import data, models
-from lrp_axioms.numeric import attribute, compiled
 
 GROUP = "GPU"
 SIZES = [(32, 128), (64, 512)]

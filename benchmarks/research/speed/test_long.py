@@ -11,10 +11,10 @@ import pytest
 import torch
 from transformers import Qwen2Config, Qwen2ForCausalLM
 
+from lrp_axioms import attribute
 from lrp_axioms.benchmarks.research.speed.test_speed import assert_right, rounding
 from lrp_axioms.benchmarks.research.speed.usage import ONE_ROW, peak_memory
 from lrp_axioms.benchmarks.running.timing import alternate, plain_gradient, random_text
-from lrp_axioms.numeric import attribute
 
 GROUP = "long texts"
 VOCABULARY = 1024

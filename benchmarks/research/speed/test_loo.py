@@ -18,9 +18,9 @@ from transformers import (
     Qwen2ForCausalLM,
 )
 
+from lrp_axioms import attribute
 from lrp_axioms.benchmarks.research.speed.usage import operations
 from lrp_axioms.benchmarks.running.timing import alternate
-from lrp_axioms.numeric import attribute
 from lrp_axioms.numeric.methods import prefix
 
 AT_ONCE = (1, 4, 16)

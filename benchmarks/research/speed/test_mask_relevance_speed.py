@@ -11,10 +11,10 @@ import pytest
 import torch
 from transformers import Qwen2Config, Qwen2ForCausalLM
 
+from lrp_axioms import attribute
 from lrp_axioms.benchmarks.research.speed import test_long, test_speed
 from lrp_axioms.benchmarks.research.speed.usage import ONE_ROW
 from lrp_axioms.benchmarks.running.timing import alternate, plain_gradient
-from lrp_axioms.numeric import attribute
 
 METHOD = "mask-relevance"
 GROUP = "mask relevance"

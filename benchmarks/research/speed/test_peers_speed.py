@@ -30,13 +30,8 @@ class Process:
     """A process that explains once more for each line that it gets."""
 
     def __init__(self, name, size):
-        program = [
-            sys.executable,
-            "-W",
-            "ignore",
-            "-m",
-            "lrp_axioms.benchmarks.research.speed.peers",
-        ]
+        module = "lrp_axioms.benchmarks.research.speed.peers"
+        program = [sys.executable, "-W", "ignore", "-m", module]
         pipe = subprocess.PIPE
         self.running = subprocess.Popen([*program, name, size], stdin=pipe, stdout=pipe, text=True)
 

@@ -14,11 +14,11 @@ import torch
 from torch.overrides import TorchFunctionMode
 from transformers import BertConfig, BertForSequenceClassification
 
+from lrp_axioms import attribute, compiled
 from lrp_axioms.axioms.composites import BYPASS, GRADIENT_X_INPUT, Composite
 from lrp_axioms.benchmarks.experiments.time_by_length import LABELS, METHODS
 from lrp_axioms.benchmarks.research.speed.usage import peak_memory
 from lrp_axioms.benchmarks.running.timing import alternate, plain_gradient, random_text
-from lrp_axioms.numeric import attribute, compiled
 from lrp_axioms.numeric.methods import amplification
 
 DEVICE = "cuda" if torch.cuda.is_available() else "cpu"

@@ -10,11 +10,11 @@ import pytest
 import torch
 from transformers import BertConfig, BertForSequenceClassification
 
+from lrp_axioms import attribute
 from lrp_axioms.benchmarks.experiments import rows
 from lrp_axioms.benchmarks.research.speed.usage import peak_memory
 from lrp_axioms.benchmarks.running.timing import alternate, random_text
 from lrp_axioms.benchmarks.sources import models
-from lrp_axioms.numeric import attribute
 from lrp_axioms.numeric.layer_mixes import sweep
 
 COMPOSITES = [v.method for v in rows.load("figure2-sst2").composites(12).values()]

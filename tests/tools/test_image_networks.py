@@ -1,12 +1,10 @@
-"""Agreement with zennit, where it is installed, on a network of images by the epsilon rule."""
+"""Agreement with zennit and Captum, where installed, on a network of images by the epsilon rule."""
 
 import pytest
 import torch
 from torch import nn
 
 from numeric import attribute
-
-core = pytest.importorskip("zennit.core", reason="zennit is not installed")
 
 
 def network():
@@ -20,6 +18,7 @@ def network():
 
 @pytest.mark.parametrize("epsilon", [1e-6, 0.1])
 def test_the_epsilon_rule_is_zennits(epsilon):
+    pytest.importorskip("zennit.core", reason="zennit is not installed")
     from zennit.composites import LayerMapComposite
     from zennit.rules import Epsilon, Pass
 
@@ -34,3 +33,14 @@ def test_the_epsilon_rule_is_zennits(epsilon):
     ours = attribute(network(), images.detach(), "attnlrp", of="input", read=read, epsilon=epsilon)
     assert theirs.abs().amax() > 1e-3
     torch.testing.assert_close(ours.inside["input"], theirs, rtol=1e-6, atol=1e-9)
+
+
+def test_the_epsilon_rule_is_captums():
+    lrp = pytest.importorskip("captum.attr._core.lrp", reason="captum is not installed")
+    images, module = torch.randn(2, 3, 16, 16, dtype=torch.float64), network()
+    module[5].rule = lrp.EpsilonRule()  # Captum has none for nn.Flatten, which moves entries
+    theirs = lrp.LRP(module).attribute(images.clone().requires_grad_(), target=1)
+    read = lambda output: output[:, 1]
+    ours = attribute(network(), images, "attnlrp", of="input", read=read, epsilon=1e-9)
+    assert theirs.abs().amax() > 1e-3
+    torch.testing.assert_close(ours.inside["input"], theirs.detach(), rtol=1e-6, atol=1e-9)

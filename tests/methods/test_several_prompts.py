@@ -1,0 +1,47 @@
+"""Several prompts are explained as each is alone, whatever form they come in."""
+
+import re
+
+import pytest
+import torch
+
+from lrp_axioms import explain_generation, explain_generations
+from tests.support.writers import ANSWER, PROMPT, model_of, tokenizer
+
+pytestmark = pytest.mark.usefixtures("float64")
+PROMPTS = [PROMPT, "he had a beef", "a dad"]
+ANSWERS = [ANSWER, "a cab", "faded"]
+
+
+@pytest.mark.parametrize("name", ["gpt2", "llama", "t5"])
+@pytest.mark.parametrize("side", ["left", "right"])
+def test_each_prompt_of_a_batch_is_explained_as_alone(name, side):
+    model, words = model_of(name), tokenizer()
+    batch = words(PROMPTS, padding=True, padding_side=side, return_tensors="pt")
+    assert 0 in batch["attention_mask"]
+    for prompts in (PROMPTS, batch, words(PROMPTS)):
+        found = explain_generations(model, words, prompts, answers=ANSWERS, method="cp-lrp")
+        for each, prompt, answer in zip(found, PROMPTS, ANSWERS, strict=True):
+            alone = explain_generation(model, words, prompt, answer=answer, method="cp-lrp")
+            assert each.tokens == alone.tokens
+            assert torch.equal(each.relevance, alone.relevance)
+    written = explain_generations(model, words, PROMPTS, max_new_tokens=2)
+    alone = explain_generation(model, words, PROMPTS[2], max_new_tokens=2)
+    assert torch.equal(written[2].relevance, alone.relevance)
+
+
+def test_what_is_no_list_of_prompts_is_refused():
+    model, words = model_of("gpt2"), tokenizer()
+    holes = {"input_ids": [[4, 5, 6], [4, 5, 6]], "attention_mask": [[0, 1, 1], [1, 0, 1]]}
+    bad = {
+        "prompts='a': pass a list": ("a", {}),
+        "prompts=[]: pass a list": ([], {}),
+        "prompts={}: pass a list": ({}, {}),
+        "answers=['a']: pass one per prompt, 3 in all": (PROMPTS, {"answers": ["a"]}),
+        "answers='abc': pass one per prompt, 3 in all": (PROMPTS, {"answers": "abc"}),
+        "hides tokens in the middle of rows [1]": (holes, {}),
+        "prompt='' (str without tokens)": (["a", ""], {}),
+    }
+    for message, (prompts, options) in bad.items():
+        with pytest.raises(ValueError, match=re.escape(message)):
+            explain_generations(model, words, prompts, max_new_tokens=1, **options)
