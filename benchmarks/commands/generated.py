@@ -57,7 +57,7 @@ def explain(name, texts, count, *, by, method, html, png, device, called, **opti
             models.check_device(device)
             with hint_to_quote([name, *texts]):
                 loaded = models.load(name, device=device, writes=True)
-        note_unknown(loaded, texts)
+        note_unknown(loaded, [*texts, options["contrast"] or ""])
         options |= {"max_new_tokens": count, "method": method}
         of_one = lambda text: explain_generation(loaded.model, loaded.tokenizer, text, **options)
         with noting():

@@ -202,7 +202,7 @@ def _check_fixed(fixed: Any, present: np.ndarray) -> np.ndarray:
     """Returns the tokens that are never removed, (batch, token): no padding."""
     if fixed is None:
         return np.zeros_like(present)
-    found = _table(fixed)
+    found = fixed.numpy(force=True) if isinstance(fixed, Tensor) else _table(fixed)
     if found.shape != present.shape or found.dtype != bool:
         raise ValueError(
             f"fixed is {found.dtype} of shape {found.shape}; pass True or False (batch, token), "

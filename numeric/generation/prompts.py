@@ -53,7 +53,7 @@ def read_prompt(
     chat = prompt if is_chat(prompt) and not hears else None
     text = prompt if chat is None else _of_chat(tokenizer, chat)
     if segments and (hears or not isinstance(text, str)):
-        raise ValueError("segments are parts of a text or a chat; pass one in the place of ids")
+        raise ValueError("segments are parts of a text or a chat; pass one as the prompt")
     ids = [] if hears else _ids(tokenizer, text, "prompt", special=True)
     inputs = _sound(model, prompt) if hears else {"input_ids": torch.tensor([ids])}
     check_ids(model, inputs)

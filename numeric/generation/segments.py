@@ -37,11 +37,12 @@ def find_segments(
             faults.append(f"{one!r} and {other!r} overlap at characters {start} to {end}")
     last = _last_characters(tokenizer, text, ids)
     if not last:
-        faults.append(
-            f"{type(tokenizer).__name__} does not say where its tokens are, as a fast one does"
+        raise ValueError(
+            f"segments: {type(tokenizer).__name__} does not say where its tokens are; pass a fast "
+            "tokenizer, or leave segments out"
         )
     found = _names(spans, last)
-    faults += [f"{name!r} has no token" for name in spans if last and name not in found]
+    faults = faults or [f"{name!r} has no token" for name in spans if name not in found]
     if faults:
         raise ValueError(
             f"segments: {'; '.join(faults)}; pass parts of the prompt {reprlib.repr(text)} by "

@@ -91,6 +91,18 @@ def test_one_token_each_is_one_row_and_the_end_token_ends_both(tokenizer):
     assert longer.probability[1] == 1
 
 
+def test_a_contrast_ends_where_the_answer_does(tokenizer, monkeypatch):
+    model = model_of("llama")
+    monkeypatch.setattr(model.generation_config, "eos_token_id", [3, 7])
+    pairs = [([9, 7], [6]), ([9, 7], [6, 7]), ([9, 4], "he</s>"), ([9, 4], "he")]
+    logits = [
+        explain_generation(model, tokenizer, PROMPT, answer=answer, contrast=contrast).logit
+        for answer, contrast in pairs
+    ]
+    close(logits[0], logits[1])
+    close(logits[2], logits[3])
+
+
 def test_texts_of_an_encoder_s_decoder_share_the_tokens_that_begin_them(tokenizer):
     model, ids = model_of("bart"), [tokenizer(x)["input_ids"] for x in ("fed a", "fed he")]
     found = explain_generation(model, tokenizer, PROMPT, answer="fed a", contrast="fed he")
