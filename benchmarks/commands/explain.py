@@ -58,10 +58,17 @@ def explain(
     by: Annotated[
         str,
         typer.Option(
-            help="With --generate: token, word, or sentence.",
+            help="With --generate: token, word, sentence, or segment.",
             autocompletion=completing(generated.UNITS),
         ),
     ] = "token",
+    contrast: Annotated[
+        str | None, typer.Option(help="With --generate: why not this text.")
+    ] = None,
+    segment: Annotated[
+        list[str] | None,
+        typer.Option(metavar="NAME=PART", help="With --generate: a part of the text; repeatable."),
+    ] = None,
     budget: Annotated[
         int | None,
         typer.Option(
@@ -106,6 +113,7 @@ def explain(
         if generate is not None:
             apart = {"--target": target, "--column": column, "--span": span, "--layers": by_layer}
             generated.check(by, apart)
+        named = generated.parse_segments(segment or [], contrast, by, generate)
         columns = None if span is None else span_of(span, target, column)
         options = options_of(method, budget)
         if by_layer:
@@ -113,6 +121,7 @@ def explain(
         else:
             check_names("--method", [method], METHODS)
     if generate is not None:
+        options |= {"contrast": contrast, "segments": named}
         options |= {"by": by, "method": method, "html": html, "png": png, "device": device}
         return generated.explain(model, texts, generate, called=called, **options)
     with mendable():

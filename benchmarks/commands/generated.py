@@ -18,7 +18,7 @@ from lrp_axioms.benchmarks.commands.output import (
     write_each,
 )
 
-UNITS = ("token", "word", "sentence")
+UNITS = ("token", "word", "sentence", "segment")
 CAUSES = 4  # of a written token, in a summary
 
 
@@ -32,6 +32,20 @@ def check(by: str, apart: dict[str, object]) -> None:
         )
 
 
+def parse_segments(
+    parts: list[str], contrast: str | None, by: str, count: int | None
+) -> dict[str, str] | None:
+    """Returns the parts NAME=PART by name; ValueError for other ones, and without --generate."""
+    if count is None and (parts or contrast is not None):
+        raise ValueError("--contrast and --segment are of texts that are written: add --generate N")
+    found = {name: place for name, _, place in (part.partition("=") for part in parts)}
+    if len(found) < len(parts) or not all({*found, *found.values()}):
+        raise ValueError(f"--segment {', '.join(parts)}: pass NAME=PART, each with its own name")
+    if by == "segment" and not found:
+        raise ValueError("--by segment: name parts of the text with --segment NAME=PART")
+    return found or None
+
+
 def explain(name, texts, count, *, by, method, html, png, device, called, **options) -> None:
     """Explains up to ``count`` tokens that the model ``name`` writes behind each of ``texts``."""
     with mendable():
@@ -43,7 +57,7 @@ def explain(name, texts, count, *, by, method, html, png, device, called, **opti
             models.check_device(device)
             with hint_to_quote([name, *texts]):
                 loaded = models.load(name, device=device, writes=True)
-        note_unknown(loaded, texts)
+        note_unknown(loaded, [*texts, options["contrast"] or ""])
         options |= {"max_new_tokens": count, "method": method}
         of_one = lambda text: explain_generation(loaded.model, loaded.tokenizer, text, **options)
         with noting():
@@ -61,7 +75,8 @@ def explain(name, texts, count, *, by, method, html, png, device, called, **opti
 
 def _facts(found) -> dict:
     numbers = {key: getattr(found, key).tolist() for key in ("relevance", "logit", "residual")}
-    places = {"first": found.first, "source": found.source, "scale": found.scale}
+    places = {key: getattr(found, key) for key in ("first", "source", "scale", "contrast")}
+    places["segments"] = found.segments
     return {"tokens": found.tokens, "written": "".join(found.written)} | places | numbers
 
 

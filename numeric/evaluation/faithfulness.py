@@ -15,7 +15,14 @@ from transformers import PreTrainedModel, PreTrainedTokenizerBase
 from lrp_axioms.numeric.evaluation.correlation import kendall, pearson
 from lrp_axioms.numeric.evaluation.named_tensors import open_trial
 from lrp_axioms.numeric.evaluation.soft import SOFT, soft
-from lrp_axioms.numeric.evaluation.trial import Map, Measured, TextTrial, Trial, maps_of
+from lrp_axioms.numeric.evaluation.trial import (
+    Map,
+    Measured,
+    TextTrial,
+    Trial,
+    check_fixed,
+    maps_of,
+)
 from lrp_axioms.numeric.methods import memory_budget
 from lrp_axioms.numeric.models.checks import own_failures
 from lrp_axioms.numeric.models.inputs import prepare
@@ -40,6 +47,7 @@ def evaluate(
     samples: int = 16,
     seed: int = 0,
     memory: int | str = memory_budget.AUTO,
+    fixed: Map | None = None,
     **named: Any,
 ) -> dict[str, dict[str, np.ndarray]]:
     """Measures the faithfulness of maps from any source: by map and measure, one value per text.
@@ -62,25 +70,29 @@ def evaluate(
         order.  Plain soft measures reward or punish a map for how many words it keeps, whichever
         these are; this difference does not.
 
+    Tokens where ``fixed``, (batch, token), is True are never removed, and their values are ignored:
+    with a written answer fixed, and ``span`` of it as target, all measures are about its prompt.
     Any other torch module is measured with ``of``, ``read`` and ``axes``, as for ``attribute``, and
     a map (batch, position) of the named tensors: a position is removed by setting it to
     ``baseline``, a number (0).  Soft measures are of texts.
     Logits for all but the soft measures.  NaN where a measure is undefined: r, LDS and the soft
     measures of a constant map, and soft measures also where words do not raise the probability.
-    Raises ValueError for maps that do not fit, or are not finite, and for unknown measures.
+    Raises ValueError for maps that do not fit, or are not finite, for unknown measures, and for
+    ``fixed`` without a token to remove.
     """
     wanted = _check_measures(measures, [x for x in MEASURES if not named or x not in OF_TEXTS])
     _check(seed, top=top, subsets=subsets, samples=samples)
     if named:
-        if target is not None or tokenizer is not None:
-            raise ValueError("target and tokenizer would be ignored: `read` returns the number")
+        if any(x is not None for x in (target, tokenizer, fixed)):
+            raise ValueError("target, tokenizer and fixed are of texts: leave them out")
         settings: dict[str, Any] = {"top": top, "subsets": subsets, "seed": seed}
         return _measured(open_trial(model, inputs, relevance, **settings, **named), wanted)
     batch = prepare(model, inputs, targets=[target]).of_text()
     if batch.decoder_input_ids is not None:
         raise ValueError("inputs has decoder_input_ids: the measures are of one text; leave it out")
     present = (batch.attention_mask == 1).numpy(force=True)
-    maps = maps_of(relevance, present)
+    kept = check_fixed(fixed, present)
+    maps = maps_of(relevance, present & ~kept)
     off = torch.autocast(batch.device.type, enabled=False)
     with own_failures(model, batch), torch.inference_mode(mode=False), off:
         readout = Readout.of(model, batch, [target], tokenizer=tokenizer)
@@ -90,8 +102,9 @@ def evaluate(
             logit = readout.targets[0].of(rows)
         known = resolve_names(model, readout.head, target, tokenizer, [])
         trial = TextTrial(
-            maps=maps, present=present, logit=logit, top=top, subsets=subsets, seed=seed,
+            maps=maps, present=present & ~kept, logit=logit, top=top, subsets=subsets, seed=seed,
             model=model, batch=batch, target=known, readout=readout, samples=samples, memory=memory,
+            fixed=kept,
         )  # fmt: skip
         return _measured(trial, wanted)
 

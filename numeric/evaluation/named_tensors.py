@@ -38,7 +38,7 @@ class TensorTrial(Trial):
         return np.stack([self.run(keep[:, n]) for n in range(keep.shape[1])], axis=1)
 
     def without_each(self) -> np.ndarray:
-        """Returns what each position takes away with it."""
+        """Runs the module once for each position, which gives way alone."""
         count, size = self.present.shape
         keep = np.tile(~np.eye(size, dtype=bool), (count, 1, 1))
         found: np.ndarray = self.logit.numpy()[:, None] - self.logits(keep)

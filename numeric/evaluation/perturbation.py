@@ -64,6 +64,7 @@ def perturbation_curves(
     target: Label | Target,
     *,
     orders: Sequence[str] = tuple(ORDERS),
+    fixed: Tensor | None = None,
     chunk: int = 1,
     batch_size: int = 128,
     memory: int | str = AUTO,
@@ -73,13 +74,18 @@ def perturbation_curves(
     relevances: maps of (example, token)   target: (example,)   -> by map, by order
     A chunk is ``chunk`` neighbouring tokens and has the sum of their relevance (Appendix B.1.2:
     16 for IMDB).  All tokens take part, [CLS] and [SEP] too; the curve ends when one chunk is
-    left, because attention over no token at all is not defined.  Ties keep the order of the text.
+    left, because attention over no token at all is not defined.  Tokens where ``fixed``, (example,
+    token), is True stay and take no part.  Ties keep the order of the text.
     Equal copies in several curves run once; copies of all texts, maps, orders and steps run
     together, as ``batch_size`` and ``memory`` (``masking``) allow.
     Raises ValueError for no map, no or an unknown order, and a map that does not fit.
     """
 
+    here = batch.attention_mask == 1
+    fixed = torch.zeros_like(here) if fixed is None else fixed
+
     def run(example: Tensor, keep: Tensor) -> Tensor:
+        keep = keep | fixed[example]
         readout = Readout.of(model, batch, [target])
         with outside():  # copies run without the rules of an enclosing block
             found = masked_logits(
@@ -87,7 +93,7 @@ def perturbation_curves(
             )
         return found[:, 0]
 
-    return curves(batch.attention_mask == 1, relevances, run, orders=orders, chunk=chunk)
+    return curves(here & ~fixed, relevances, run, orders=orders, chunk=chunk)
 
 
 def curves(

@@ -20,10 +20,8 @@ def soft(trial: TextTrial) -> Measured:
     with torch.no_grad():
         path, readout, rows = straight_path(trial.model, trial.batch, trial.readout)
         of = _log_probability(*readout.targets)
-        present, nothing = _probability(of, rows), np.empty(len(trial.logit))
-        for texts in path.groups():
-            _, at_start = path.run(texts, torch.zeros_like(trial.logit[texts]))
-            nothing[texts.numpy(force=True)] = _probability(of, at_start, texts)
+        present = _probability(of, rows)
+        (nothing,) = _draw(trial, path, of, np.zeros((len(present), 1, path.end.shape[1]))).T
         gained = np.where(present > nothing, present - nothing, np.nan)[:, None]
 
         def measured(shares: np.ndarray) -> dict[str, np.ndarray]:
@@ -79,7 +77,7 @@ def _entries(trial: TextTrial, shares: np.ndarray, channels: int, copy: int) -> 
     """Draws 1 for entries that a copy keeps, else 0: (token, channel); alike for all maps."""
     row, sample = divmod(copy, shares.shape[1])
     drawn = trial.chance(row, sample).random((shares.shape[2], channels), dtype=np.float32)
-    kept: np.ndarray = drawn < shares[row, sample][:, None]
+    kept: np.ndarray = trial.fixed[row][:, None] | (drawn < shares[row, sample][:, None])
     return kept
 
 

@@ -61,6 +61,7 @@ class TextTrial(Trial):
     """Measures tokens, which the attention mask hides.
 
     target: as of ``attribute``   readout: where it is read
+    fixed: (batch, token) True at tokens that no copy loses
     """
 
     model: PreTrainedModel
@@ -69,12 +70,13 @@ class TextTrial(Trial):
     readout: Readout
     samples: int
     memory: int | str
+    fixed: np.ndarray
 
     def logits(self, keep: np.ndarray) -> np.ndarray:
         size, copies, _ = keep.shape
         device = self.batch.device
         example = torch.arange(size, device=device).repeat_interleave(copies)
-        flat = torch.as_tensor(keep, device=device).flatten(0, 1)
+        flat = torch.as_tensor(keep | self.fixed[:, None], device=device).flatten(0, 1)
         found = masked_logits(
             self.model, self.batch, example, flat, self.readout, batch_size=128, memory=self.memory
         )
@@ -86,11 +88,29 @@ class TextTrial(Trial):
 
     def curves(self) -> list[list[Curve]]:
         maps = [torch.as_tensor(x, device=self.batch.device) for x in self.maps.values()]
-        return perturbation_curves(self.model, self.batch, maps, self.target, memory=self.memory)
+        fixed = torch.as_tensor(self.fixed, device=self.batch.device)
+        return perturbation_curves(
+            self.model, self.batch, maps, self.target, fixed=fixed, memory=self.memory
+        )
 
     def chance(self, row: int, number: int = 0) -> np.random.Generator:
         ids = self.batch.ids[row][self.batch.attention_mask[row] == 1]
         return np.random.default_rng([self.seed, number, *ids.tolist()])
+
+
+def check_fixed(fixed: Any, present: np.ndarray) -> np.ndarray:
+    """Returns the tokens that are never removed, (batch, token): no padding."""
+    if fixed is None:
+        return np.zeros_like(present)
+    found: np.ndarray = fixed.numpy(force=True) if isinstance(fixed, Tensor) else table(fixed)
+    if found.shape != present.shape or found.dtype != bool:
+        raise ValueError(
+            f"fixed is {found.dtype} of shape {found.shape}; pass True or False (batch, token), "
+            f"here {present.shape}"
+        )
+    if rows := np.flatnonzero(~(present & ~found).any(axis=1)).tolist():
+        raise ValueError(f"fixed leaves no token to remove in examples {rows}; leave one False")
+    return np.asarray(found & present)
 
 
 def table(x: Any) -> np.ndarray:

@@ -1,8 +1,7 @@
 """Explains generated text in one call: ``explain_generation(model, tokenizer, prompt)``."""
 
 import reprlib
-from collections.abc import Iterable, Iterator, Mapping, Sequence
-from os import PathLike
+from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
 
 import torch
@@ -16,20 +15,15 @@ from transformers import (
 
 from lrp_axioms.axioms.composites import Composite
 from lrp_axioms.numeric.attribution import attribute_each, run_method
+from lrp_axioms.numeric.generation.contrasts import GOES_ON, contrast_answers, parted
+from lrp_axioms.numeric.generation.prompts import Prompt, read_prompt, unpadded
 from lrp_axioms.numeric.generation.result import Generation
-from lrp_axioms.numeric.models.batches import DECODER, SOUND, Batch
+from lrp_axioms.numeric.generation.segments import REST, Place
+from lrp_axioms.numeric.models.batches import SOUND, Batch
 from lrp_axioms.numeric.models.facts import facts_of
-from lrp_axioms.numeric.models.inputs import check_ids
-from lrp_axioms.numeric.models.texts import (
-    CHAT,
-    check_order,
-    ids_once,
-    is_chat,
-    tokenized,
-    warn_beyond,
-)
+from lrp_axioms.numeric.models.texts import check_order, is_chat, warn_beyond
+from lrp_axioms.numeric.results.result import Attribution
 from lrp_axioms.numeric.results.words import pieces
-from lrp_axioms.numeric.spelling import text_fault
 from lrp_axioms.numeric.targets import Target, log_probability, logit
 from lrp_axioms.numeric.targets.readout import Found, Readout
 
@@ -42,6 +36,8 @@ def explain_generation(
     prompt: str | Sequence[int] | Sequence[Mapping[str, Any]] | Tensor,
     *,
     answer: str | Sequence[int] | None = None,
+    contrast: str | Sequence[int] | None = None,
+    segments: Mapping[str, Place] | None = None,
     max_new_tokens: int = 20,
     generation_config: GenerationConfig | None = None,
     method: str | Composite = "attnlrp",
@@ -62,6 +58,14 @@ def explain_generation(
     forward pass, and each takes one backward pass by a ``method`` with rules; one more pass finds
     probabilities, and one over the prompt checks that the model does not see later tokens.  Other
     methods and ``options`` are as in ``attribute``.  ``scale`` is "logit" or "log-probability".
+    ``contrast``, a text or ids, is an answer that was not written: the explained numbers add up to
+    log P(answer) - log P(contrast) behind the tokens that both begin with.  Row 0 is the
+    difference of two logits, for the first tokens that differ; row 1, if there is more, is the
+    difference of log-probabilities of the rest.  It takes a second forward pass, and at most three
+    backward passes.  A text ends with the end token if the answer does, and ids end with it, too.
+    ``segments`` names parts of a text, each a text that is in the prompt once, or its first
+    character and the one behind it; a chat has its messages, by role, if the tokenizer is fast.
+    ``Generation.by("segment")`` adds up relevance by segment; tokens in none are the "rest".
     An encoder with a decoder reads ``prompt`` in the encoder, and its rows hold the relevance of
     both texts.  Where it reads a sound, as Whisper does, ``prompt`` is its ``input_features``,
     (1, band, frame), and relevance of the sound is in the residual.
@@ -76,43 +80,46 @@ def explain_generation(
         raise ValueError("generation_config would be ignored: `answer` is explained; leave one out")
     if not model.can_generate():
         raise ValueError(f"{type(model).__name__} writes no text; pass a language model")
-    two = facts_of(model).two
-    read = _model_inputs(model, tokenizer, prompt)
-    source = read["input_ids"][0].tolist() if "input_ids" in read else []
-    check_ids(model, read)
-    if answer is None:
-        written = _write(model, tokenizer, read, max_new_tokens, generation_config)
-        start = written[:1] if two else []
-        written = written[1:] if two else written[len(source) :]
+    asked = read_prompt(model, tokenizer, prompt, answer, contrast, segments)
+    before, written = _answer(model, tokenizer, asked, max_new_tokens, generation_config)
+    ends = _end_tokens(generation_config or model.generation_config, tokenizer)
+    other, shared = parted(written, asked.contrast, ends) if asked.contrast else ([], 0)
+    before, written = before + written[:shared], written[shared:]
+    at, first = len(before) - 1, len(asked.source) + len(before)
+    warn_beyond(model, at + max(len(written), len(other)))
+
+    def explain(answer: Sequence[int], targets: Sequence[Target]) -> list[Attribution]:
+        return attribute_each(
+            model, asked.with_text(before, answer), method, targets=targets, **options
+        )
+
+    if other:
+        found = contrast_answers(explain, written, other, at=at, column=first)
+        relevance = torch.stack([each.relevance[0] for each in found])
     else:
-        start = [_start(model)] if two else []
-        written = _ids(tokenizer, answer, "answer", special=two)
-    if not written:
-        raise ValueError("nothing was written: the model ends at once; pass answer")
-    before = start or source
-    text = torch.tensor([before + written[:-1]])
-    warn_beyond(model, text.shape[1])
-    inputs = read | {DECODER: text} if two else {"input_ids": text}
-    targets = [SCALES[scale](x, at=len(before) - 1 + n) for n, x in enumerate(written)]
-    found = attribute_each(model, inputs, method, targets=targets, **options)
-    scores = [log_probability(x, at=len(before) - 1 + n) for n, x in enumerate(written)]
-    likely = run_method(model, inputs, scores, "the logits alone", _logits_alone, {})
-    inputs |= {DECODER if two else "input_ids": text[:, : len(before)]}
-    _check_first(model, inputs, targets[0], found[0].logit)
-    relevance = torch.stack([each.relevance[0] for each in found])
-    first = len(source) + len(start)
-    parts = (source, start + written) if two else (source + written,)
-    return Generation(
+        found = explain(written, [SCALES[scale](x, at=at + n) for n, x in enumerate(written)])
         # Later tokens have no relevance but rounding of the copies without them.
-        relevance=torch.nn.functional.pad(relevance.tril(first - 1), (0, 1)).cpu(),
+        relevance = torch.stack([each.relevance[0] for each in found]).tril(first - 1)
+        relevance = torch.nn.functional.pad(relevance, (0, 1))
+    chance = _log_probabilities(model, asked, before, written)
+    tokens = [*pieces(tokenizer, asked.source), *pieces(tokenizer, before + written)]
+    if other:  # in one or two rows
+        rest = ["".join(tokens[first + 1 :]) or GOES_ON]
+        tokens = tokens[: first + 1] + rest[: len(found) - 1]
+        chance = torch.stack([chance[0], chance[1:].sum()])[: len(found)]
+    names = asked.segments
+    return Generation(
+        relevance=relevance.cpu(),
         logit=torch.stack([each.logit[0] for each in found]).cpu(),
         residual=torch.stack([each.residual[0] for each in found]).cpu(),
-        tokens=tuple(x for ids in parts for x in pieces(tokenizer, ids)),
-        source=len(source) if two else 0,
+        tokens=tuple(tokens),
+        source=len(asked.source),
         model=type(model).__name__,
         method=found[0].method,
-        scale=scale,
-        probability=torch.stack([each.logit[0] for each in likely]).exp().cpu(),
+        scale="log-probability difference" if other else scale,
+        probability=chance.exp().cpu(),
+        contrast="".join(pieces(tokenizer, before + other)[len(before) :]) if other else None,
+        segments=names and names + (REST,) * (first - len(names)),
     )
 
 
@@ -122,42 +129,73 @@ def explain_generations(
     prompts: Sequence[Any] | Mapping[str, Any],
     *,
     answers: Sequence[Any] | None = None,
+    contrasts: Sequence[Any] | None = None,
+    segments: Sequence[Mapping[str, Place]] | None = None,
     **options: Any,
 ) -> list[Generation]:
     """Calls ``explain_generation`` for each prompt of a list or a batch, without padding.
 
     ``prompts`` is a list of texts, ids or chats, or a tokenizer's batch, whose masked tokens at the
-    ends of its rows are left out.  ``answers`` has one answer per prompt.  Options and errors are
-    described in ``explain_generation``.
+    ends of its rows are left out.  ``answers``, ``contrasts`` and ``segments`` have one per prompt.
+    Options and errors are described in ``explain_generation``.
     Raises ValueError for no prompts, another number of answers, and a mask with holes.
     """
-    rows = _unpadded(prompts) if isinstance(prompts, Mapping) else prompts
+    rows = unpadded(prompts) if isinstance(prompts, Mapping) else prompts
     if isinstance(rows, str) or is_chat(rows) or not len(rows):
         raise ValueError(f"prompts={reprlib.repr(prompts)}: pass a list with at least one prompt")
-    if answers is not None and (isinstance(answers, str) or len(answers) != len(rows)):
-        raise ValueError(
-            f"answers={reprlib.repr(answers)}: pass one per prompt, {len(rows)} in all"
-        )
-    given = [{"answer": x} for x in answers] if answers is not None else [{}] * len(rows)
-    pairs = zip(rows, given, strict=True)
-    return [explain_generation(model, tokenizer, row, **options, **one) for row, one in pairs]
-
-
-def _unpadded(batch: Mapping[str, Any]) -> list[list[int]]:
-    """Returns the ids of every row of a batch, without padding on either side."""
-    rows = [torch.as_tensor(x).tolist() for x in batch.get("input_ids", ())]
-    masks = [torch.as_tensor(x).tolist() for x in batch.get("attention_mask", ())]
-    masks = masks or [[1] * len(row) for row in rows]
-    holes = [n for n, mask in enumerate(masks) if "10" in "".join(map(str, mask)).strip("0")]
-    if holes:
-        raise ValueError(
-            f"attention_mask hides tokens in the middle of rows {holes}; a language model writes "
-            "after a whole text: leave these tokens out of input_ids"
-        )
-    return [
-        [x for x, kept in zip(ids, mask, strict=True) if kept]
-        for ids, mask in zip(rows, masks, strict=True)
+    given = {"answers": answers, "contrasts": contrasts, "segments": segments}
+    own: dict[str, Any] = {name: x for name, x in given.items() if x is not None}
+    wrong = [
+        f"{name}={reprlib.repr(x)}: pass one per prompt, {len(rows)} in all"
+        for name, x in own.items()
+        if isinstance(x, str | Mapping) or len(x) != len(rows)
     ]
+    if wrong:
+        raise ValueError("\n".join(wrong))
+    one = {"answers": "answer", "contrasts": "contrast", "segments": "segments"}
+    return [
+        explain_generation(
+            model, tokenizer, row, **options, **{one[name]: x[n] for name, x in own.items()}
+        )
+        for n, row in enumerate(rows)
+    ]
+
+
+def _answer(
+    model: PreTrainedModel,
+    tokenizer: PreTrainedTokenizerBase,
+    asked: Prompt,
+    count: int,
+    config: GenerationConfig | None,
+) -> tuple[list[int], list[int]]:
+    """Returns the ids before an answer, in the text that goes on with it, and the answer's."""
+    two, before = facts_of(model).two, asked.ids
+    if asked.answer is not None:
+        return [_start(model)] if two else before, asked.answer
+    written = _write(model, tokenizer, asked.inputs, count, config)
+    end = 1 if two else len(before)
+    if not written[end:]:
+        raise ValueError("nothing was written: the model ends at once; pass answer")
+    return written[:end], written[end:]
+
+
+def _end_tokens(config: GenerationConfig | None, tokenizer: PreTrainedTokenizerBase) -> set[Any]:
+    """Returns the tokens that end an answer, by the ``config`` of generation and the tokenizer."""
+    ends = getattr(config, "eos_token_id", None)
+    return {tokenizer.eos_token_id, *(ends if isinstance(ends, list) else [ends])}
+
+
+def _log_probabilities(
+    model: PreTrainedModel, asked: Prompt, before: list[int], written: list[int]
+) -> Tensor:
+    """Returns the log-probability of each written token; checks that none depends on later ones."""
+    at = len(before) - 1
+    first = logit(written[0], at=at)
+    targets = [first, *(log_probability(x, at=at + n) for n, x in enumerate(written))]
+    inputs = asked.with_text(before, written)
+    whole, *likely = run_method(model, inputs, targets, "the logits alone", _logits_alone, {})
+    _check_first(model, asked.with_text(before, written[:1]), first, whole.logit)
+    return torch.stack([each.logit[0] for each in likely])
 
 
 def _check_first(
@@ -183,66 +221,6 @@ def _logits_alone(model: PreTrainedModel, batch: Batch, readout: Readout) -> Ite
     nothing = torch.zeros_like(batch.present, dtype=rows.logits.dtype)
     for chosen in readout.choose(rows).targets:
         yield Found(nothing, chosen.target, chosen.of(rows), {"size": chosen.size(rows)})
-
-
-def _model_inputs(
-    model: PreTrainedModel, tokenizer: PreTrainedTokenizerBase, prompt: Any
-) -> dict[str, Tensor]:
-    """Returns the model's inputs: ids of a text, or a sound."""
-    if model.main_input_name != SOUND:
-        return {"input_ids": torch.tensor([_ids(tokenizer, prompt, "prompt", special=True)])}
-    if not isinstance(prompt, Tensor) or prompt.ndim != 3 or len(prompt) != 1:
-        raise ValueError(
-            f"prompt is a {type(prompt).__name__}: {type(model).__name__} hears; pass the {SOUND} "
-            "of its feature extractor, (1, band, frame)"
-        )
-    return {SOUND: prompt}
-
-
-def _ids(tokenizer: PreTrainedTokenizerBase, text: Any, name: str, *, special: bool) -> list[int]:
-    """Returns the ids of a text with at least one token, given as a text or as ids."""
-    if special and is_chat(text):
-        text = _of_chat(tokenizer, text)
-    if isinstance(text, str):
-        fault = text_fault(text) if text.strip() else None
-        ids = [] if fault else _read_once(tokenizer, text, special=special)
-    else:
-        fault, ids = None, _list_ids(text)
-    if fault or not ids or not all(type(x) is int for x in ids):
-        what = fault or f"{type(text).__name__} without tokens"
-        raise ValueError(
-            f"{name}={reprlib.repr(text)} ({what}): pass one {name}, as a text or as its ids"
-            + f"; a chat becomes a text by {CHAT}" * is_chat(text)
-            + "; explain_generations takes several prompts" * (name == "prompt")
-        )
-    return ids
-
-
-def _of_chat(tokenizer: PreTrainedTokenizerBase, messages: Any) -> str:
-    """Writes messages as one text, up to the beginning of the model's answer."""
-    messages = [messages] if isinstance(messages, Mapping) else list(messages)
-    answers = messages[-1].get("role") == "assistant"
-    how: dict[str, Any] = {"continue_final_message" if answers else "add_generation_prompt": True}
-    return str(tokenizer.apply_chat_template(messages, tokenize=False, **how))
-
-
-def _read_once(tokenizer: PreTrainedTokenizerBase, text: str, *, special: bool) -> list[int]:
-    if special:
-        return ids_once(tokenizer, text)
-    return list(tokenized(tokenizer, text, add_special_tokens=False)["input_ids"])
-
-
-def _list_ids(ids: Any) -> list[Any]:
-    """Returns the ids in a batch of one text without padding, in an array or in a list; else []."""
-    if isinstance(ids, Mapping):
-        padded = 0 in torch.as_tensor(ids.get("attention_mask", 1))
-        ids = () if padded else ids.get("input_ids", ())
-    if isinstance(ids, Tensor) and (ids.is_meta or ids.layout != torch.strided or not ids.ndim):
-        return []
-    if isinstance(ids, str | bytes | PathLike) or not isinstance(ids, Iterable):
-        return []
-    ids = ids.tolist() if hasattr(ids, "tolist") else list(ids)
-    return _list_ids(ids[0]) if len(ids) == 1 and isinstance(ids[0], list | Tensor) else ids
 
 
 @torch.no_grad()
@@ -271,6 +249,7 @@ def _write(
     how: dict[str, Any] = {"do_sample": False, "num_beams": 1, "max_new_tokens": count}
     if config is not None:
         how = {"generation_config": config, "max_new_tokens": count, "tokenizer": tokenizer}
+        how["num_return_sequences"] = 1  # the others would fill the best one with padding
     found = by.generate(model, **read, **how)
     written: list[int] = getattr(found, "sequences", found)[0].tolist()
     return written

@@ -4,6 +4,7 @@ from collections.abc import Iterator
 from dataclasses import dataclass, replace
 from html import escape
 from importlib.resources import files
+from itertools import pairwise
 from pathlib import Path
 from textwrap import shorten
 from typing import Any, Literal
@@ -39,7 +40,9 @@ class Facts:
     source: int
     model: str
     method: str
-    scale: Literal["logit", "log-probability"] = "logit"
+    scale: Literal["logit", "log-probability", "log-probability difference"] = "logit"
+    contrast: str | None = None
+    segments: tuple[str, ...] = ()
 
 
 @dataclass(frozen=True, eq=False, repr=False)  # tensors have no one truth value
@@ -47,11 +50,15 @@ class Generation:
     """Relevance of every token for every written token; all in logits.
 
     relevance: (written, token), 0 at a written token itself and at later ones
-    logit: (written,) the explained logit or log-probability of each written token
+    logit: (written,) the explained logit or log-probability of each written token, or with a
+        contrast the difference for the first token that differs, and for the rest
     residual: (written,) logit minus the sum of relevance: absorbed or lost relevance
     tokens: the text of every token, the written ones last
     source: how many of them an encoder read; 0 for a model without one
     probability: (written,) of each written token after the text before it; None in older files
+    contrast: the text in whose place the written one is explained
+    segments: the name of every token's part of the prompt, () without names; tokens of an answer
+        that precede the explained ones are in the rest
     """
 
     relevance: Tensor
@@ -63,6 +70,8 @@ class Generation:
     method: str
     scale: str = "logit"
     probability: Tensor | None = None
+    contrast: str | None = None
+    segments: tuple[str, ...] = ()
 
     def __repr__(self) -> str:
         text = shorten("".join(self.written).strip(), SHOWN)
@@ -80,18 +89,27 @@ class Generation:
         return len(self.tokens) - len(self.logit)
 
     def by(self, unit: str) -> "Generation":
-        """Sums tokens to words or sentences (``unit`` "word" or "sentence").
+        """Sums tokens to words or sentences, or the tokens before the written ones to segments.
 
+        ``unit`` is "word", "sentence" or "segment".  No word goes on in another segment.
         Relevance is linear: a row of several tokens explains the sum of their logits, and a written
         word has relevance of its own first tokens for its last.
-        Raises ValueError for another unit.
+        Raises ValueError for another unit, and for segments where there are none.
         """
         starts, p = (self.source, self.source + 1) if self.source else (), self.probability
-        numbers = torch.tensor(units(self.tokens, unit, (*starts, self.first)))
+        parts = [*dict.fromkeys(self.segments)]
+        if unit == "segment" and parts:
+            written = range(len(parts), len(parts) + len(self.logit))
+            numbers = torch.tensor([*map(parts.index, self.segments), *written])
+        else:
+            cuts = [n for n, (x, y) in enumerate(pairwise(self.segments), start=1) if x != y]
+            numbers = torch.tensor(units(self.tokens, unit, (*starts, *cuts, self.first)))
         rows = numbers[self.first :] - numbers[self.first]
         texts = [""] * (int(numbers[-1]) + 1)
         for number, token in zip(numbers.tolist(), self.tokens, strict=True):
             texts[number] += token
+        if unit == "segment":
+            texts[: len(parts)] = parts
         return replace(
             self,
             relevance=_add_up(_add_up(self.relevance, rows).mT, numbers).mT,
@@ -100,6 +118,7 @@ class Generation:
             tokens=tuple(texts),
             source=len(set(numbers[: self.source].tolist())),
             probability=None if p is None else _add_up(p.log(), rows).exp(),
+            segments=tuple(dict(zip(numbers.tolist(), self.segments, strict=False)).values()),
         )
 
     def save(self, path: str | Path) -> None:
@@ -123,6 +142,8 @@ class Generation:
         if len(written) != 1 or not 0 <= facts.source <= most:
             said = f"logit has shape {written} and source is {facts.source}"
             raise ValueError(f"{said}, which do not fit {len(facts.tokens)} tokens")
+        if facts.segments and len(facts.segments) != most:
+            raise ValueError(f"{len(facts.segments)} segments for {most} tokens")
         if not most:
             raise ValueError(
                 f"all {len(facts.tokens)} tokens are written, and no token is before them"
@@ -134,15 +155,24 @@ class Generation:
         """Yields a heat map for rich, in as many tables of at most ``width`` letters as needed."""
         yield Text(title(self), style="bold")
         yield from tables(heat_map(self), width)
+        if self.contrast is not None:
+            rows = zip(self.written, self.logit.tolist(), self.residual.tolist(), strict=True)
+            numbers = (f"{shown(x)} {number:+.3g} (residual {r:+.3g})" for x, number, r in rows)
+            yield Text(f"Explained {self.scale}: {', '.join(numbers)}")
         if self.probability is not None:
             each = zip(self.written, self.probability.tolist(), strict=True)
             yield Text("Probability: " + ", ".join(f"{shown(x)} {p:.3g}" for x, p in each))
+        if self.segments:
+            found = self.by("segment")
+            sums = zip(found.segments, found.relevance.sum(dim=0).tolist(), strict=False)
+            named = (f"{shown(x)} {r:+.3g}" for x, r in sums)
+            yield Text("Segments, for the whole answer: " + ", ".join(named))
         yield Text(f"{SCALES} {render.LEGEND.replace('the class', 'it')}", style="dim")
 
     def html(self, unit: str = "token") -> str:
         """Returns a self-contained page with the relevance of all tokens for each written one.
 
-        It opens on tokens, or on the ``unit`` "word" or "sentence".
+        It opens on tokens, or on the ``unit`` "word", "sentence" or "segment".
         Raises ValueError for another unit.
         """
         return html(self, unit)
@@ -171,6 +201,8 @@ def shown(token: str) -> str:
 def title(found: Generation) -> str:
     text = "".join(found.written).strip()
     said = f"{found.method}: why {found.model} wrote {shorten(text, TITLE)!r}"
+    if found.contrast is not None:
+        said += f" and not {shorten(found.contrast.strip(), TITLE)!r}"
     return printable(said)
 
 
@@ -195,7 +227,8 @@ def heat_map(found: Generation) -> LayerMap:
 def html(found: Generation, unit: str = "token") -> str:
     """Returns a self-contained page that opens on a unit; every text in it is escaped."""
     template = files("lrp_axioms.numeric.generation").joinpath("page.html").read_text("utf-8")
-    maps = {"token": found} | {name: found.by(name) for name in UNITS}
+    names = [*UNITS] + ["segment"] * bool(found.segments)
+    maps = {"token": found} | {name: found.by(name) for name in names}
     if unit not in maps:
         raise ValueError(f"unit={unit!r}: pass one of {', '.join(maps)}")
     facts = {name: _facts(each) for name, each in maps.items()}
@@ -232,10 +265,11 @@ def _facts(found: Generation) -> dict[str, Any]:
 
 def png(found: Generation) -> bytes:
     """Draws the heat map as PNG, one row per written token; negative relevance has a dot."""
-    title = f"{found.method}: why each token was written"
+    each = f"{found.method}: why each token was written"
+    said = each if found.contrast is None else title(found)
     split = found.source or found.first
     return pictures.maps(
-        [heat_map(found)], title=title, legend=PICTURE, made=made(found), split=split
+        [heat_map(found)], title=said, legend=PICTURE, made=made(found), split=split
     )
 
 

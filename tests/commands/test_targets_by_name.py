@@ -93,6 +93,18 @@ def test_a_budget_is_of_what_is_generated_too(told):
     assert found["relevance"] == want.relevance.tolist()
 
 
+def test_a_contrast_and_segments_are_of_what_is_generated(told):
+    call = ["explain", "embedded-lm", "anna apple bert pen ; anna", "--generate", 1]
+    options = ["--contrast", "pen", "--segment", "facts=bert pen", "--by", "segment"]
+    (found,) = told(*call, *options)["texts"]
+    loaded = models.load("embedded-lm")
+    options = {"max_new_tokens": 1, "contrast": "pen", "segments": {"facts": "bert pen"}}
+    want = explain_generation(loaded.model, loaded.tokenizer, call[2], **options).by("segment")
+    assert found["relevance"] == want.relevance.tolist()
+    assert found["segments"] == list(want.segments) == ["rest", "facts"]
+    assert (found["contrast"], found["scale"]) == (" pen", "log-probability difference")
+
+
 def model_of(name):
     return HEADS[name].from_pretrained(name).eval()
 

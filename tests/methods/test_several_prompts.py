@@ -30,6 +30,19 @@ def test_each_prompt_of_a_batch_is_explained_as_alone(name, side):
     assert torch.equal(written[2].relevance, alone.relevance)
 
 
+def test_each_prompt_has_its_own_contrast_and_segments():
+    given, others = (model_of("llama"), tokenizer()), ["a beef", [6], "fed"]
+    parts = [{"part": x.split()[-1]} for x in PROMPTS]
+    own = {"answers": ANSWERS, "contrasts": others, "segments": parts}
+    found = explain_generations(*given, PROMPTS, **own)
+    for n, each in enumerate(found):
+        own = {"answer": ANSWERS[n], "contrast": others[n], "segments": parts[n]}
+        alone = explain_generation(*given, PROMPTS[n], **own)
+        assert torch.equal(each.relevance, alone.relevance)
+        assert (each.contrast, each.segments) == (alone.contrast, alone.segments)
+        assert "part" in each.segments
+
+
 def test_what_is_no_list_of_prompts_is_refused():
     model, words = model_of("gpt2"), tokenizer()
     holes = {"input_ids": [[4, 5, 6], [4, 5, 6]], "attention_mask": [[0, 1, 1], [1, 0, 1]]}
@@ -39,6 +52,10 @@ def test_what_is_no_list_of_prompts_is_refused():
         "prompts={}: pass a list": ({}, {}),
         "answers=['a']: pass one per prompt, 3 in all": (PROMPTS, {"answers": ["a"]}),
         "answers='abc': pass one per prompt, 3 in all": (PROMPTS, {"answers": "abc"}),
+        "contrasts=[]: pass one per prompt, 1 in all\nsegments={'a': 'a'}: pass one": (
+            ["a"],
+            {"contrasts": [], "segments": {"a": "a"}},
+        ),
         "hides tokens in the middle of rows [1]": (holes, {}),
         "prompt='' (str without tokens)": (["a", ""], {}),
     }
