@@ -82,8 +82,9 @@ def _cut(
     rows, columns = (torch.arange(n, device=x.device) // side for n in (height, width))
     grid = rows[:, None] * (width // side) + columns
     first = torch.arange(images, device=x.device) * (int(grid.max()) + 1)
-    sides = {"grid": torch.tensor([height // side, width // side])} if images == 1 else {}
-    return x, mean, (first[:, None, None] + grid)[None, :, None], sides
+    numbers = (first[:, None, None] + grid)[None, :, None]
+    sides = torch.tensor([height // side, width // side], device=x.device)
+    return x, mean, numbers, {"grid": sides} if images == 1 else {}
 
 
 def _side(config: Any, height: int, width: int) -> int:

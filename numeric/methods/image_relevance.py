@@ -41,11 +41,12 @@ def of_images(
 
 def grid(entries: Sequence[Entry], examples: int) -> dict[str, Tensor]:
     """Returns rows and columns of the patches, if one convolution maps one image per example."""
-    maps = [x.leaf.shape for x in entries if x.ids is None and x.channels == 1]
-    if len(maps) != 1 or maps[0][0] != examples:
+    maps = [x.leaf for x in entries if x.ids is None and x.channels == 1]
+    if len(maps) != 1 or len(maps[0]) != examples:
         return {}
-    _, _, *sides = maps[0]
-    return {"grid": torch.tensor(sides)} if len(sides) == len("yx") else {}
+    _, _, *sides = maps[0].shape
+    places = torch.tensor(sides, device=maps[0].device)
+    return {"grid": places} if len(sides) == len("yx") else {}
 
 
 def by_patch(entries: Sequence[Entry], of_entries: Sequence[Tensor], examples: int) -> Tensor:

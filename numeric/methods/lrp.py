@@ -109,7 +109,7 @@ def lrp(
                 )
             own = [part[share] for part in each_in]
             details["patches"] = of_images(entries, own, cs, logit)
-        details |= grid(entries, len(logit))
+        details |= {} if image is None else grid(entries, len(logit))
         if positions is not None:
             of_rotary = rules.turned.relevance(found)
             shares = position_shares.shares(parts, c, of_rotary, batch.present, positions)

@@ -46,6 +46,7 @@ def test_a_token_gets_the_sum_of_both_and_the_start_is_left_over(name):
 def test_what_a_model_writes_over_a_word_is_that_word():
     model, batch = with_inputs("t5gemma2")
     batch = {key: x[:1].clone() for key, x in batch.items()}
+    model.config.image_token_index = model.config.vocab_size - 1  # no image has a place here
     batch["input_ids"][0, 2] = model.config.eoi_token_index  # the end of an image
     a = attribute(model, batch, GRADIENT_X_INPUT, share="word")
     factor, found = torch.ones_like(batch["input_ids"][0], dtype=torch.float64), []

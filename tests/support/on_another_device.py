@@ -97,7 +97,9 @@ def written(model, _inputs):
     torch.manual_seed(0)
     writer = LlamaForCausalLM(model.config).double().eval().to(model.device)
     digits = SimpleNamespace(
-        decode=lambda ids, **_: "".join(map(chr, ids)), convert_ids_to_tokens=lambda ids: ids
+        decode=lambda ids, **_: "".join(map(chr, ids)),
+        convert_ids_to_tokens=lambda ids: ids,
+        eos_token_id=None,
     )
     found = explain_generation(writer, digits, [2, 17, 41], max_new_tokens=3)
     return [found.relevance, found.logit, found.residual]
