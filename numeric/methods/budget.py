@@ -142,8 +142,6 @@ def _choose(present: Tensor, example: Tensor, part: Tensor, size: Tensor, left: 
 
 def _spread(present: Tensor, example: Tensor, part: Tensor, lost: Tensor) -> Tensor:
     """Shares each part's loss equally among its tokens: (target, batch, token)."""
-    relevance = lost.new_zeros(lost.shape[1], *present.shape)
     shares = lost / part.sum(dim=1, keepdim=True)
-    for own, share in zip(relevance, shares.mT, strict=True):
-        own.index_add_(0, example, share[:, None] * part)
-    return relevance
+    of_parts = shares.mT[:, :, None] * part
+    return lost.new_zeros(lost.shape[1], *present.shape).index_add_(1, example, of_parts)

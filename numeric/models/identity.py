@@ -29,9 +29,10 @@ from transformers.modeling_utils import ALL_ATTENTION_FUNCTIONS
 from lrp_axioms.numeric.models.patches import is_of_transformers
 
 Code = tuple[type, bytes]
-PACKAGES = ("torch", "transformers", "huggingface_hub", "safetensors", "tqdm")
+PACKAGES = ("torch", "transformers", "huggingface_hub", "safetensors", "tqdm", "accelerate")
+"""Transformers imports functions of each, and of the last where it is installed."""
 LIBRARIES = (
-    *(os.path.dirname(str(find_spec(x).origin)) + os.sep for x in PACKAGES),  # type: ignore[union-attr]
+    *(os.path.dirname(str(x.origin)) + os.sep for x in map(find_spec, PACKAGES) if x is not None),
     str(find_spec("typing_extensions").origin),  # type: ignore[union-attr]
 )
 STANDARD_LIBRARY = sysconfig.get_path("stdlib") + os.sep
