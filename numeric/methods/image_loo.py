@@ -22,8 +22,9 @@ def without_patches(
 
     Losses are (target, batch, patch).  The grid, rows and columns, is of one image per example.
     A patch gives way to the mean of all patches of its image, pixel by pixel, which a model that
-    cuts its image into these patches maps to the mean of their embeddings.  Patches are squares of
-    ``patch`` pixels, row by row, or the rows of pixels that a processor has cut already.  None is
+    cuts its image into these patches maps to the mean of their embeddings.  Where a processor has
+    cut the images of an example, it is the mean over all of them.  Patches are squares of ``patch``
+    pixels, row by row, or the rows of pixels that a processor has cut already.  None is
     the model's ``patch_size`` if it is at least 8 and divides the image, and 16 otherwise.
     Raises ValueError for a size that does not divide the image, and for examples that do not have
     the same number of images.
