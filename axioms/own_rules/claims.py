@@ -38,12 +38,9 @@ def decide(claim: Claim, rule: Rule) -> tuple[Answer, str]:
     if claim.is_order:
         return found, ANY
     known = at_every_eps(own) if found.status == PROVED else in_limit(own)
-    holds = known.status == EQUAL
-    return (
-        (replace(found, divisors=known.divisors, is_almost=known.is_almost), ANY)
-        if holds
-        else (found, FEW)
-    )
+    if known.status != EQUAL:
+        return found, FEW
+    return replace(found, divisors=known.divisors, is_almost=known.is_almost), ANY
 
 
 def lost(rule: Rule) -> str:
@@ -56,9 +53,8 @@ def lost(rule: Rule) -> str:
     if gap == 0 or gap.has(*UNDEFINED):
         return ""
     said = shown(gap) if len(shown(gap)) <= LONGEST else "the rest"
-    for what, fixed in {"": {}, "bias": NO_BIAS if rule.kind == kinds.LINEAR else None}.items():
-        if fixed is None:
-            continue
+    biases = {"bias": NO_BIAS} if rule.kind == kinds.LINEAR else {}
+    for what, fixed in {"": {}, **biases}.items():
         part = Setting(claim, rule, last, fixed)
         if what and at_every_eps(part).status == EQUAL:
             return f"the bias absorbs {said}"
@@ -72,9 +68,7 @@ def lost(rule: Rule) -> str:
 def kept_by(rule: Rule) -> str:
     """Names a class of activations whose relevance a rule conserves; '' if none is known."""
     setting = Setting(claims(rule.kind)[CONSERVES], rule, None)
-    known = (
-        name
-        for name, fact in ACTIVATIONS.items()
-        if at_every_eps(replace(setting, assumed=(fact,))).status == EQUAL
-    )
-    return next((f"it holds of {name}" for name in known), "")
+    for name, fact in ACTIVATIONS.items():
+        if at_every_eps(replace(setting, assumed=(fact,))).status == EQUAL:
+            return f"it holds of {name}"
+    return ""

@@ -39,10 +39,8 @@ def judge_file(path: Path, first: int, skipped: int, send: Send) -> None:
         except RuleError as error:
             send("error", str(error))
         except (ValueError, RecursionError, MemoryError) as error:
-            said = error or type(error).__name__
-            send(
-                "error", f"{rule.place}: {rule.name}: {said}; it returns too much to judge, mend it"
-            )
+            said = f"{rule.place}: {rule.name}: {error or type(error).__name__}"
+            send("error", f"{said}; it returns too much to judge, mend it")
     send("done")
 
 

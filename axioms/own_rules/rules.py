@@ -135,9 +135,7 @@ def next_step(error: BaseException, otherwise: str) -> str:
     if isinstance(error, TypeError) and str(error).endswith(" as text"):
         return "the operands are symbols, so do not print or format them"
     if isinstance(error, TypeError) and re.search("to float|ufunc", str(error)):
-        return (
-            f"the operands are symbols, and functions of math and NumPy take floats; use {ALLOWED}"
-        )
+        return f"the operands are symbols, and math and NumPy take floats; use {ALLOWED}"
     if isinstance(error, TypeError) and "cannot determine truth value" in str(error):
         return (
             "the operands are symbols, so branch by sign(x) instead of `if`, or by abs, "
@@ -209,12 +207,11 @@ def _nest(found: object, shape: Shape, known: set[sp.Symbol]) -> Nested:
         found = list(found)
     elif hasattr(found, "tolist"):  # an array
         found = found.tolist()
-    count = len(shape) if isinstance(shape, tuple) else shape
+    inner = shape if isinstance(shape, tuple) else (None,) * shape
     if not isinstance(found, (tuple, list)):
         raise _Malformed(f"returned {found!r}; return a list or tuple of {_shape_text(shape)}")
-    if len(found) != count:
+    if len(found) != len(inner):
         raise _Malformed(f"returned {_shape_text(len(found))}; return {_shape_text(shape)}")
-    inner = shape if isinstance(shape, tuple) else [None] * count
     return [_nest(part, part_shape, known) for part, part_shape in zip(found, inner, strict=True)]
 
 

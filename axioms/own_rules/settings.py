@@ -125,12 +125,9 @@ class Setting(Tested):
     def _weights(self, at: Values) -> Values:
         if not self.rule.operation.attends:
             return {}
-        a = flat(self.given["a"])
-        if self.rule.kind == kinds.SOFTMAX:
-            sizes = [sp.exp(at[z]) for z in flat(self.given["z"])]
-        else:
-            sizes = [abs(at[x]) for x in a]
-        return {x: size / sum(sizes) for x, size in zip(a, sizes, strict=True)}
+        size, of = (sp.exp, "z") if self.rule.kind == kinds.SOFTMAX else (abs, "a")
+        sizes = [size(at[x]) for x in flat(self.given[of])]
+        return {x: v / sum(sizes) for x, v in zip(flat(self.given["a"]), sizes, strict=True)}
 
     def sides(self, at: Values, eps: sp.Expr) -> list[sp.Matrix] | None:
         """Both sides at a point from the rule itself, or their limits; None if undefined."""
