@@ -15,6 +15,7 @@ from lrp_axioms.axioms.decide.equality import (
     UNDEFINED,
     Found,
     Part,
+    Undecided,
     Values,
     at_every_eps,
     at_zero_eps,
@@ -97,13 +98,21 @@ def answer(parts: Sequence[Tested]) -> Answer:
 def tried_further(found: Answer, points: Iterable[tuple[Tested, Any]]) -> Answer:
     """The answer, or a refutation if the claim fails at one of the points."""
     eps = QUARTER if found.status == PROVED else sp.Integer(0)
-    said = (part.witness(point, eps) for part, point in points)
+    said = (witness(part, point, eps) for part, point in points)
     return next((Answer(status=REFUTED, witness=x) for x in said if x), found)
 
 
 def in_limit(part: Part) -> Found:
     """Decides a part as eps -> 0."""
     return _recheck(part, at_zero_eps(part))
+
+
+def witness(part: Tested, point: Any, eps: sp.Expr, **how: bool) -> str:
+    """The failure of the rule itself at a point; '' also where its numbers cannot be compared."""
+    try:
+        return part.witness(point, eps, **how)
+    except Undecided:
+        return ""
 
 
 def _recheck(part: Part, found: Found) -> Found:
@@ -144,6 +153,6 @@ def _witness(asked: Asked, eps: sp.Expr) -> str:
         small = ((point, eps, {"undefined": undefined}) for point in points)
         known = [(part.at(values), at.get(EPS, eps), options)] if at else []
         for point, number, how in chain(islice(small, part.first), known, small):
-            if said := part.witness(point, number, **how):
+            if said := witness(part, point, number, **how):
                 return said
     return ""

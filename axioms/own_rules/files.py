@@ -17,18 +17,15 @@ def load(path: str | Path) -> list[Rule]:
     path = Path(path)
     if not path.is_file():
         raise RuleError(f"{path}: there is no such file; pass a Python file that holds rules")
-    spec = ModuleSpec(path.stem, loader=None, origin=str(path))
-    module = importlib.util.module_from_spec(spec)
+    module = importlib.util.module_from_spec(ModuleSpec(path.stem, loader=None, origin=str(path)))
     try:
-        code = compile(path.read_bytes(), str(path), "exec")
-        exec(code, vars(module))
+        exec(compile(path.read_bytes(), str(path), "exec"), vars(module))
     except SyntaxError as error:
         raise RuleError(f"{path}:{error.lineno}: {error.msg}; mend the line") from error
     except (KeyboardInterrupt, RuleError):
         raise
     except BaseException as error:  # sys.exit among them
-        otherwise = "the file must run by itself"
-        raise raised(error, str(path), otherwise=otherwise) from error
+        raise raised(error, str(path), otherwise="the file must run by itself") from error
     rules = [value for value in vars(module).values() if isinstance(value, Rule)]
     if not rules:
         raise RuleError(

@@ -21,10 +21,8 @@ from lrp_axioms.axioms.own_rules.rules import Rule, RuleError
 from lrp_axioms.axioms.own_rules.verdicts import decisions
 from lrp_axioms.axioms.verdict import UNDECIDED, Verdict
 
-Send = Callable[..., None]
 
-
-def judge_file(path: Path, first: int, skipped: int, send: Send) -> None:
+def judge_file(path: Path, first: int, skipped: int, send: Callable[..., None]) -> None:
     """Sends lines on the rules from the ``first`` one on, whose first verdicts are ``skipped``."""
     send("ready")
     try:
@@ -44,7 +42,7 @@ def judge_file(path: Path, first: int, skipped: int, send: Send) -> None:
     send("done")
 
 
-def _judge(rule: Rule, skipped: int, send: Send) -> None:
+def _judge(rule: Rule, skipped: int, send: Callable[..., None]) -> None:
     decide = decisions(rule)
     for k, (claim, decided) in list(enumerate(decide.items()))[skipped:]:
         send("next", k, len(decide), claim)

@@ -24,6 +24,7 @@ import sympy as sp
 from sympy.logic.boolalg import BooleanAtom, BooleanFunction
 
 from lrp_axioms.axioms import kinds
+from lrp_axioms.axioms.decide.equality import Undecided
 from lrp_axioms.axioms.decide.reals import EPS
 from lrp_axioms.axioms.decide.signs import CASES, Sign, resolved
 from lrp_axioms.axioms.own_rules.operations import MATRIX_PRODUCTS, OPERATIONS, Operation
@@ -33,6 +34,7 @@ Nested: TypeAlias = "sp.Expr | list[Nested]"  # a number, or a list with an entr
 Shape: TypeAlias = int | tuple[int | None, ...] | None
 """The number of messages, the numbers in several groups, or None for one message, no list."""
 
+NO_ORDER = "is not comparable."  # SymPy's word on numbers that are too close to compare
 ALLOWED = "+ - * / and powers, sign, abs and SymPy's Max, Min and Piecewise"
 
 
@@ -85,6 +87,8 @@ class Rule:
         except (KeyboardInterrupt, RuleError):
             raise
         except BaseException as error:  # any error in a user's code, and sys.exit, names its line
+            if known <= {NEAR_0} and str(error).endswith(NO_ORDER):
+                raise Undecided(str(error)) from error
             file = self.function.__code__.co_filename
             raise raised(error, file, by=f"{self.name} raised ") from error
         try:

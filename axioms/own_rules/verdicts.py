@@ -12,7 +12,7 @@ from itertools import chain, islice, product
 import sympy as sp
 
 from lrp_axioms.axioms import kinds
-from lrp_axioms.axioms.decide.answers import QUARTER, Answer, Tested, answer, tried_further
+from lrp_axioms.axioms.decide.answers import QUARTER, Answer, Tested, answer, tried_further, witness
 from lrp_axioms.axioms.decide.denotation import denoted
 from lrp_axioms.axioms.decide.equality import Pairs, Values
 from lrp_axioms.axioms.decide.identity import generic
@@ -74,7 +74,7 @@ def _gap_verdict(rule: Rule, name: str, gap: str, *, has_gaps: bool) -> Verdict:
     for template in REWRITES[name].templates if name in REWRITES else ():
         part = OfGraphs(rule, name, template)
         for point in islice(part.points(), FIRST):
-            if said := part.witness(point, QUARTER, undefined=True):
+            if said := witness(part, point, QUARTER, undefined=True):
                 return replace(found, status=REFUTED, scope=AT_WITNESS, witness=said)
     return replace(found, scope=f"{found.scope}, where the rule itself is not 0/0")
 
@@ -86,8 +86,8 @@ def verdict(rule: Rule, name: str) -> Verdict:
     found, inputs = claims.decide(claims_of(rule.kind)[name], rule)
     if name == CONSERVES and found.status in (IN_LIMIT, REFUTED):
         kept = claims.kept_by(rule) if rule.kind == kinds.ACTIVATION else ""
-        reasons = filter(None, (claims.lost(rule), kept, found.reason))
-        found = replace(found, reason="; ".join(reasons))
+        reasons = (claims.lost(rule), kept, found.reason)
+        found = replace(found, reason="; ".join(filter(None, reasons)))
     every = "every activation" if rule.kind == kinds.ACTIVATION else ""
     at = {EPS: sp.Integer(0)} if found.status == IN_LIMIT else {}
     divisors = dict.fromkeys(shown(x.xreplace(at)) for x in found.divisors)

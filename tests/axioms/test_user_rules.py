@@ -8,7 +8,7 @@ import sympy as sp
 
 import axioms
 from axioms import kinds
-from axioms.decide.equality import DIFFERENT, EQUAL, UNDEFINED, at_every_eps
+from axioms.decide.equality import DIFFERENT, EQUAL, UNDEFINED, Undecided, at_every_eps
 from axioms.decide.signs import resolved, sign
 from axioms.own_rules.files import load
 from axioms.own_rules.rules import rule
@@ -212,6 +212,21 @@ def test_every_rewrite_is_compared_for_symbols_of_every_template():
 def test_what_neither_solver_nor_points_decide_is_undecided():
     found = verdict(by_names, "re-associate products")
     assert found.status in (REFUTED, UNDECIDED)
+
+
+def test_numbers_too_close_to_compare_end_no_verdict_on_a_rule():
+    """At x = -101 the solver asks for Max(1/2 - erf(101/sqrt 2)/2, 0), which SymPy refuses."""
+
+    @rule("product")
+    def far_below(x, y, z, R, eps):
+        part = sp.Max(x, 0) / (sp.Max(x, 0) + sp.Max(y, 0) + eps)
+        lost = sp.Piecewise((R / 1000, sp.And(x < -100, y < -100)), (0, True))
+        return R * part, R * (1 - part) - lost
+
+    found = verdict(far_below, "decompose GELU")
+    assert found.status in (REFUTED, UNDECIDED)
+    with pytest.raises(Undecided, match="not comparable"):
+        far_below(*map(sp.sympify, (sp.erfc(101 / sp.sqrt(2)).rewrite(sp.erf), 1, 0, 1, 1)))
 
 
 def test_verdicts_are_told_in_short_lines_and_counted_by_status():
