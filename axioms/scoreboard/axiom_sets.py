@@ -28,9 +28,7 @@ def smallest_not_had(obeyed: Iterable[Axioms], axioms: Axioms) -> set[Axioms]:
     """
     found: set[Axioms] = {frozenset()}
     for holds in largest(obeyed):
-        lacks = axioms - holds
-        missed = {chosen for chosen in found if not chosen & lacks}
-        found = smallest((found - missed) | {chosen | {x} for chosen in missed for x in lacks})
+        found = smallest(chosen | {x} for chosen in found for x in axioms - holds)
     return found
 
 
@@ -38,6 +36,5 @@ def largest_without(excluded: Iterable[Axioms], axioms: Axioms) -> set[Axioms]:
     """The largest sets of axioms that hold none of the ``excluded`` ones."""
     given_up: set[Axioms] = {frozenset()}
     for bad in excluded:
-        kept = {chosen for chosen in given_up if chosen & bad}
-        given_up = smallest(kept | {chosen | {x} for chosen in given_up - kept for x in bad})
+        given_up = smallest(chosen | {x} for chosen in given_up for x in bad)
     return {axioms - chosen for chosen in given_up}
