@@ -44,6 +44,19 @@ class Sides(Part):
         return self.given
 
 
+def test_a_difference_in_any_pair_counts_and_has_a_small_point():
+    class Two(Sides):
+        def pairs(self):
+            return [(X, X), *super().pairs()]
+
+    found = at_every_eps(Two(X**2, X))
+    assert (found.status, found.point) == (DIFFERENT, {X: 2})
+
+
+def test_cells_at_epsilon_0_are_of_arguments_at_epsilon_0():
+    assert at_zero_eps(Sides(X, X, also=[R / sp.Max(X - EPS, 0)])).status == UNDEFINED
+
+
 @pytest.mark.parametrize("expression", [
     sp.Max(X, Y, X * Y) - sp.Min(X, 1),
     sp.Abs(X - Y) + sp.Abs(X) * Y**3,
