@@ -38,6 +38,7 @@ FORMAT = warnings.formatwarning
 app = typer.Typer(
     no_args_is_help=True,
     pretty_exceptions_enable=False,
+    context_settings={"help_option_names": ["-h", "--help"]},
     epilog=EXIT_CODES,
     help="Proofs about LRP rules, and how far LRP is from Leave-One-Out on a real Transformer.",
 )

@@ -111,6 +111,11 @@ def test_help_gives_the_exit_codes(run):
         assert "130 interrupted" in " ".join(run(*command, "--help")[1].split())
 
 
+def test_h_gives_the_help_of_every_command(run):
+    for command in ([], ["explain"], ["prove"], ["reproduce"]):
+        assert run(*command, "-h") == run(*command, "--help")
+
+
 # explain
 
 
