@@ -185,7 +185,7 @@ def run_method(
         readout = Readout.of(model, batch, targets, tokenizer=tokenizer)
         tokens = None if tokenizer is None else _tokens(batch, tokenizer)
         with torch.autocast(batch.device.type, enabled=False):
-            with own_failures(model, batch):
+            with own_failures(model, batch), readout.one_draw(model, batch):
                 of_targets = run(model, batch, readout)
                 found = [_check_result(model, batch, name, used, x, tokens) for x in of_targets]
             for target, each in zip(readout.targets if composite else [], found, strict=False):

@@ -150,7 +150,8 @@ def _forward(
     twin = patches.twin(packed.unpack(model))
     applied = scope.applied(twin, without_attention_step(composite))
     # Hooks that stayed would hold the twin, and the twin the hooks, with the graph between them.
-    with ExitStack() as hooks, applied as rules, torch.enable_grad():
+    once = readout.one_draw(twin, batch)
+    with once, ExitStack() as hooks, applied as rules, torch.enable_grad():
         rules.book.asks = True  # every composite needs to know which operations there are
         cuts = [_cut(rules, twin, hooks, *paths) for paths in layers]
         rows = readout.run(twin, batch.arguments(), settle=rules.end)

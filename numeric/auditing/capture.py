@@ -65,7 +65,7 @@ def capture(model: PreTrainedModel, batch: Batch, readout: Readout | None = None
         draft, block = recorder.draft, recorder.block
         off = torch.autocast(model.device.type, enabled=False)
         try:
-            with own_failures(model, batch), off, block:
+            with readout.one_draw(model, batch), own_failures(model, batch), off, block:
                 rows = readout.run(model, batch.arguments(), settle=settle)
         finally:
             draft.calls.clear()  # their frames hold on to all that they computed

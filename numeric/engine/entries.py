@@ -9,7 +9,7 @@ import torch
 from torch import Tensor, nn
 
 from lrp_axioms.axioms import kinds
-from lrp_axioms.numeric.engine import rules
+from lrp_axioms.numeric.engine import pixel_maps, rules
 from lrp_axioms.numeric.engine.calls import Call, Use
 from lrp_axioms.numeric.engine.marks import TOKEN_TYPE, exchanged, is_number, mark, marked
 from lrp_axioms.numeric.engine.operations import ADD, CAST, DIVIDE, LINEAR, MOVE, MULTIPLY, SUBTRACT
@@ -26,6 +26,7 @@ class Entry:
     word, token_type: their parts of the embedding
     eps: the stabiliser at that sum
     channels: the axis of channels in a map of pixels by a convolution, else the last axis
+    place: the position of the map that an entry of the embedding reads, from 1; 0 for no position
     """
 
     ids: Tensor | None
@@ -35,6 +36,7 @@ class Entry:
     token_type: Tensor | None = None
     eps: float = 0.0
     channels: int = -1
+    place: Tensor | None = None
 
     def whole(self) -> dict[str, Tensor]:
         """Returns the embedding in float32 or wider."""
@@ -87,20 +89,8 @@ class Entry:
         )
 
     def by_channel(self, x: Tensor) -> Tensor:
-        """Puts channels last in a flattened map, (example, channel, position)."""
-        size = self.leaf.shape[self.channels]
-        return x.mT if x.ndim == 3 and x.shape[-1] != size == x.shape[1] else x
-
-    def by_patch(self, r: Tensor, examples: int) -> Tensor:
-        """Sums relevance of pixels over channels, and deals positions out: (example, position)."""
-        moved = self.embedding.shape[1:] != self.leaf.shape[1:]
-        r = self.by_channel(r).sum(dim=-1 if moved else self.channels)
-        if r.numel() % examples:
-            raise ValueError(
-                f"{r.numel()} positions of images are not the same number for each of {examples} "
-                "examples; pass one example at a time"
-            )
-        return r.reshape(examples, -1)
+        """Arranges a map of pixels as (..., position, channel), in the order of the first map."""
+        return pixel_maps.in_order(x, self.place, self.leaf, self.channels)
 
 
 def _is_same(ids: Tensor, text: Tensor) -> bool:
@@ -151,6 +141,7 @@ class Rising:
     entry: Entry
     word: Tensor
     token_type: Tensor | None
+    place: Tensor | None
 
 
 class Entries:
@@ -210,7 +201,9 @@ class Entries:
         entry = Entry(None if pixels else x, leaf, embedding, leaf.detach())
         entry.channels = 1 if pixels and call.name.startswith("conv") else -1
         self.all.append(entry)
-        self._follow(embedding, entry, entry.word, None)
+        if pixels:
+            entry.place = pixel_maps.numbered(leaf, entry.channels)
+        self._follow(embedding, entry, entry.word, None, entry.place)
         return embedding
 
     def rise(self, engine: Rules, handler: Handler, use: Use) -> Any:
@@ -235,7 +228,7 @@ class Entries:
                     self._part(engine, entry)
             return handler(engine, use)
         (entry,), (each, *_) = entries, found
-        x, word, token_type = each.tensor, each.word, each.token_type
+        x, word, token_type, place = each.tensor, each.word, each.token_type, each.place
         constants = [y for y in args if y is not x]
         scales = call.role in (MULTIPLY, DIVIDE) and is_number(constants[0]) and x is args[0]
         if call.role in (ADD, SUBTRACT) and not is_number(constants[0]):
@@ -252,8 +245,11 @@ class Entries:
                 return out
             marked(out, None)  # functions of it begin here, where relevance is read
             if call.role == CAST:
-                return self._follow(out, entry, word, token_type)
+                return self._follow(out, entry, word, token_type, place)
             with torch.no_grad():
+                if moves and place is not None:
+                    places = pixel_maps.nowhere(args) | {id(r.tensor): r.place for r in found}
+                    place = func(*exchanged(args, places), **kwargs)
                 word = func(*exchanged(args, {id(r.tensor): r.word for r in found}), **kwargs)
                 if token_type is not None:
                     types = {id(r.tensor): r.token_type for r in found}
@@ -264,11 +260,12 @@ class Entries:
         # A moved embedding is read where it was; a token that is put before patches counts.
         grown = entry.ids is None and out.ndim < 4 and out.numel() > entry.embedding.numel()
         if not moves or grown:
-            entry.embedding, entry.word, entry.token_type = out, word, token_type
-        return self._follow(out, entry, word, token_type)
+            entry.embedding, entry.word = out, word
+            entry.token_type, entry.place = token_type, place
+        return self._follow(out, entry, word, token_type, place)
 
-    def _follow(self, out: Tensor, entry: Entry, word: Tensor, token_type: Tensor | None) -> Tensor:
-        self.rising[id(out)] = Rising(out, entry, word, token_type)
+    def _follow(self, out: Tensor, entry: Entry, *parts: Any) -> Tensor:
+        self.rising[id(out)] = Rising(out, entry, *parts)
         return out
 
     def _part(self, engine: Rules, entry: Entry) -> None:

@@ -96,7 +96,7 @@ def evaluate(
     off = torch.autocast(batch.device.type, enabled=False)
     with own_failures(model, batch), torch.inference_mode(mode=False), off:
         readout = Readout.of(model, batch, [target], tokenizer=tokenizer)
-        with torch.no_grad():
+        with torch.no_grad(), readout.one_draw(model, batch):
             rows = readout.run(model, batch.arguments())
             readout = readout.choose(rows)
             logit = readout.targets[0].of(rows)

@@ -50,8 +50,32 @@ def grid(entries: Sequence[Entry], examples: int) -> dict[str, Tensor]:
 
 
 def by_patch(entries: Sequence[Entry], of_entries: Sequence[Tensor], examples: int) -> Tensor:
-    """Arranges relevance of all maps of pixels, side by side: (example, position)."""
+    """Arranges relevance of all maps of pixels, side by side: (example, position).
+
+    Raises ValueError for positions that cannot be dealt out to the examples, or that the model
+    does not read once each.
+    """
     pixels = [(x, r) for x, r in zip(entries, of_entries, strict=True) if x.ids is None]
     if not pixels:
         raise ValueError("pixel_values reach no linear map: explain a model that maps its pixels")
-    return torch.cat([entry.by_patch(r, examples) for entry, r in pixels], dim=1)
+    return torch.cat([_dealt_out(x, r, examples) for x, r in pixels], dim=1)
+
+
+def _dealt_out(entry: Entry, r: Tensor, examples: int) -> Tensor:
+    if entry.place is not None:
+        found = entry.by_channel(entry.place)[..., 0]
+        found = found[found > 0]
+        size = entry.leaf.select(entry.channels, 0).numel()
+        if not found.equal(torch.arange(1, size + 1).to(found)):
+            raise ValueError(
+                f"the model reads {len(found)} positions of the {size} in its map of pixels: which "
+                "patch is which is not known; pass one image without padding, and a model that "
+                "reads every position once"
+            )
+    r = entry.by_channel(r).sum(dim=-1)
+    if r.numel() % examples:
+        raise ValueError(
+            f"{r.numel()} positions of images are not the same number for each of {examples} "
+            "examples; pass one example at a time"
+        )
+    return r.reshape(examples, -1)

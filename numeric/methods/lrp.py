@@ -155,6 +155,4 @@ def read(part: Tensor, c: Tensor) -> Tensor:
 
     ``part`` is the explained part of the embedding, and ``c`` the gradient there.
     """
-    if part.ndim == 4:  # a map of channels
-        return (part * c).sum(dim=1).flatten(1)
     return (part * c).sum(dim=-1)

@@ -1,6 +1,7 @@
 """Finds the explained number in a model's output."""
 
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from dataclasses import dataclass, replace
 from typing import NamedTuple
 
@@ -9,6 +10,7 @@ from torch import Tensor
 from transformers import PreTrainedModel, PreTrainedTokenizerBase
 from transformers.utils.generic import ModelOutput
 
+from lrp_axioms.numeric.engine.blocks import outside
 from lrp_axioms.numeric.models import heads
 from lrp_axioms.numeric.models.batches import Batch
 from lrp_axioms.numeric.models.heads import ANSWER, CLASSES, MASKED, NEXT, TAGS
@@ -92,6 +94,26 @@ class Readout:
         logits = settle(heads.run(model, inputs, columns, of=self.head))
         return Rows(logits[:, None] if self.head == CLASSES else logits, columns)
 
+    @contextmanager
+    def one_draw(self, model: PreTrainedModel, batch: Batch) -> Iterator[None]:
+        """Raises ValueError if the model draws random numbers in the block, and its logits tell.
+
+        A draw that changes no logit, such as another order of patches, does no harm.
+        """
+        before = _generators(batch.device)
+        yield
+        if all(map(torch.equal, before, _generators(batch.device))):
+            return
+        with outside(), torch.no_grad():
+            first, second = (self.run(model, batch.arguments()).logits for _ in range(2))
+        limit = torch.finfo(first.dtype).eps ** 0.5 * first.abs().max()
+        if first.shape != second.shape or (first - second).abs().max() > limit:
+            raise ValueError(
+                f"{self.name} draws random numbers in eval mode, and two passes over this input "
+                "have unlike logits: relevance would be of one draw; set its config, or change its "
+                "code, so that it draws nothing"
+            )
+
     def columns(self, example: Tensor | None = None) -> Tensor:
         """Returns the columns that some target of some ``example`` reads, in order."""
         found: Tensor = (self.rows if example is None else self.rows[example]).unique()
@@ -144,6 +166,12 @@ class Readout:
             raise ValueError(
                 f"target {found} out of range; the model has {NOUNS[self.head]} 0 to {size - 1}"
             )
+
+
+def _generators(device: torch.device) -> list[Tensor]:
+    """Returns the states of the generators that a model may draw random numbers from."""
+    own = [torch.cuda.get_rng_state(device)] if device.type == "cuda" else []
+    return [torch.get_rng_state(), *own]
 
 
 Run = Callable[[PreTrainedModel, Batch, Readout], Iterable[Found]]
