@@ -30,7 +30,7 @@ def in_order(x: Tensor, place: Tensor | None, leaf: Tensor, channels: int) -> Te
     if place is None:
         return found
     order = _flat(place, leaf, channels)[..., :1].argsort(dim=-2, stable=True)
-    return found.take_along_dim(order, dim=-2)
+    return found.take_along_dim(order.to(found.device), dim=-2)
 
 
 def _flat(x: Tensor, leaf: Tensor, channels: int) -> Tensor:
