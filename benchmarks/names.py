@@ -1,6 +1,6 @@
 """Names that a user may type, for help and completion, which load nothing else."""
 
-MODELS = ("embedded", "embedded-lm")
+MODELS = ("embedded", "embedded-lm", "embedded-english")
 DATASETS = ("embedded", "sst2", "imdb")
 ENGINES = ("local", "ray")
 ON_TEXTS = {

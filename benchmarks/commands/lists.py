@@ -37,7 +37,7 @@ def vocabulary(
     model: Annotated[
         str,
         typer.Argument(
-            help="'embedded', 'embedded-lm', a folder, or a Hub id.",
+            help="'embedded', 'embedded-lm', 'embedded-english', a folder, or a Hub id.",
             autocompletion=completing(MODELS),
         ),
     ] = "embedded",

@@ -26,11 +26,11 @@ LEAST = 0.15  # added to every task's share, so that no task is forgotten
 HELD_OUT = 10**6  # the seed of the accuracy's prompts
 
 
-def tokenizer() -> PreTrainedTokenizerFast:
+def tokenizer(ids: dict[str, int] = ID, splits=WhitespaceSplit) -> PreTrainedTokenizerFast:
     """Makes a fast tokenizer of words between spaces, which puts <s> before them."""
-    words = Tokenizer(WordLevel(ID, unk_token="<unk>"))
-    words.pre_tokenizer = WhitespaceSplit()
-    words.post_processor = TemplateProcessing(single="<s> $A", special_tokens=[("<s>", ID["<s>"])])
+    words = Tokenizer(WordLevel(ids, unk_token="<unk>"))
+    words.pre_tokenizer = splits()
+    words.post_processor = TemplateProcessing(single="<s> $A", special_tokens=[("<s>", ids["<s>"])])
     names = {"pad_token": "<pad>", "unk_token": "<unk>", "bos_token": "<s>", "eos_token": "</s>"}
     return PreTrainedTokenizerFast(
         tokenizer_object=words,
@@ -40,11 +40,11 @@ def tokenizer() -> PreTrainedTokenizerFast:
     )
 
 
-def network(seed: int = SEED) -> LlamaForCausalLM:
+def network(seed: int = SEED, words: int = len(VOCABULARY)) -> LlamaForCausalLM:
     """Makes a small model of the LLaMA architecture with random weights."""
     torch.manual_seed(seed)
     config = LlamaConfig(
-        vocab_size=len(VOCABULARY),
+        vocab_size=words,
         hidden_size=128,
         intermediate_size=256,
         num_hidden_layers=4,
@@ -73,15 +73,16 @@ def batches(rng: random.Random, size: int, steps: int, shares: dict[str, float])
         )
         parts = [drawn[n : n + size] for n in range(0, len(drawn), size)]
         rng.shuffle(parts)
-        yield from map(_as_tensors, parts)
+        yield from map(as_tensors, parts)
 
 
-def _as_tensors(part):
+def as_tensors(part, of_words=ID, other=OTHER):
+    """Returns ids and weights of sentences; words that are no answers weigh ``other``."""
     shape = len(part), 1 + max(len(words) for words, _ in part)
-    ids, weights = torch.full(shape, ID["<pad>"]), torch.zeros(shape)
+    ids, weights = torch.full(shape, of_words["<pad>"]), torch.zeros(shape)
     for row, (words, answers) in enumerate(part):
-        ids[row, : len(words) + 1] = torch.tensor([ID["<s>"], *map(ID.get, words)])
-        weights[row, 1 : len(words) + 1] = OTHER
+        ids[row, : len(words) + 1] = torch.tensor([of_words["<s>"], *map(of_words.get, words)])
+        weights[row, 1 : len(words) + 1] = other
         weights[row, [n + 1 for n in answers]] = 1
     return ids, weights
 
@@ -118,14 +119,19 @@ def learn(model, ids, weights, optimizer, schedule) -> torch.Tensor:
     return loss
 
 
-def train(model, *, steps: int, size: int, rate: float, seed: int, say=print) -> None:
-    """Trains by AdamW on the weighted cross-entropy of the next word, with a linear decay."""
+def descent(model, steps: int, rate: float):
+    """Returns AdamW and its schedule: a short rise to ``rate``, then a line to 0."""
     matrices = [x for x in model.parameters() if x.ndim > 1]
     others = [x for x in model.parameters() if x.ndim == 1]
     groups = [{"params": matrices, "weight_decay": 0.1}, {"params": others, "weight_decay": 0.0}]
     optimizer = torch.optim.AdamW(groups, lr=rate, betas=(0.9, 0.98))
     pace = lambda step: min((step + 1) / WARM, 1 - step / steps)
-    schedule = torch.optim.lr_scheduler.LambdaLR(optimizer, pace)
+    return optimizer, torch.optim.lr_scheduler.LambdaLR(optimizer, pace)
+
+
+def train(model, *, steps: int, size: int, rate: float, seed: int, say=print) -> None:
+    """Trains by AdamW on the weighted cross-entropy of the next word, with a linear decay."""
+    optimizer, schedule = descent(model, steps, rate)
     shares = dict.fromkeys(TASKS, 1.0)
     start, drawn = time.perf_counter(), batches(random.Random(seed), size, steps, shares)
     for step, (ids, weights) in zip(range(steps), drawn, strict=False):

@@ -34,7 +34,11 @@ from lrp_axioms.numeric.models.texts import is_panic
 from lrp_axioms.numeric.spelling import closest, did_you_mean
 
 ASSETS = Path(__file__).parents[1] / "assets"
-EMBEDDED = {"embedded": ASSETS / "bert12-sst2", "embedded-lm": ASSETS / "lm-causes"}
+EMBEDDED = {
+    "embedded": ASSETS / "bert12-sst2",
+    "embedded-lm": ASSETS / "lm-causes",
+    "embedded-english": ASSETS / "lm-english",
+}
 
 
 @dataclass(frozen=True)
@@ -93,7 +97,7 @@ def load(
     attention: str | None = None,
     writes: bool = False,
 ) -> Classifier:
-    """Loads the text model ``name`` in float32: "embedded", "embedded-lm", a folder, or a Hub id.
+    """Loads the text model ``name`` in float32: one of ``EMBEDDED``, a folder, or a Hub id.
 
     It has the head that its config names; if it names none, it is a sequence classifier.
     ``writes``: it is a language model, with an encoder or without.
