@@ -69,6 +69,13 @@ def explain(
         list[str] | None,
         typer.Option(metavar="NAME=PART", help="With --generate: a part of the text; repeatable."),
     ] = None,
+    keep: Annotated[
+        Path | None,
+        typer.Option(
+            help="With --generate: a folder for finished rows, from which a killed call goes on; "
+            "for several texts, it holds text-1, text-2 and so on."
+        ),
+    ] = None,
     budget: Annotated[
         int | None,
         typer.Option(
@@ -114,6 +121,7 @@ def explain(
             apart = {"--target": target, "--column": column, "--span": span, "--layers": by_layer}
             generated.check(by, apart)
         named = generated.parse_segments(segment or [], contrast, by, generate)
+        generated.check_keep(keep, contrast, generate)
         columns = None if span is None else span_of(span, target, column)
         options = options_of(method, budget)
         if by_layer:
@@ -121,7 +129,7 @@ def explain(
         else:
             check_names("--method", [method], METHODS)
     if generate is not None:
-        options |= {"contrast": contrast, "segments": named}
+        options |= {"contrast": contrast, "segments": named, "keep": keep}
         options |= {"by": by, "method": method, "html": html, "png": png, "device": device}
         return generated.explain(model, texts, generate, called=called, **options)
     with mendable():

@@ -2,13 +2,14 @@
 
 from collections.abc import Iterator, Sequence
 from dataclasses import replace
+from itertools import count as count_from
 from pathlib import Path
 
 from rich.console import RenderableType
 from rich.table import Table
 from rich.text import Text
 
-from lrp_axioms.benchmarks.commands.console import check_names, console, loading, mendable
+from lrp_axioms.benchmarks.commands.console import check_names, console, loading, mendable, problems
 from lrp_axioms.benchmarks.commands.output import (
     LINES,
     answer,
@@ -46,7 +47,17 @@ def parse_segments(
     return found or None
 
 
-def explain(name, texts, count, *, by, method, html, png, device, called, **options) -> None:
+def check_keep(keep: Path | None, contrast: str | None, count: int | None) -> None:
+    """Raises ValueError for --keep without --generate, with --contrast, and for a file."""
+    if keep is None:
+        return
+    if count is None or contrast is not None:
+        raise ValueError(f"--keep {keep}: rows are kept with --generate N and without --contrast")
+    if keep.exists() and not keep.is_dir():
+        raise ValueError(f"--keep {keep} is a file; pass a folder")
+
+
+def explain(name, texts, count, *, by, method, html, png, device, called, keep, **options) -> None:
     """Explains up to ``count`` tokens that the model ``name`` writes behind each of ``texts``."""
     with mendable():
         with loading("the model"):
@@ -59,8 +70,16 @@ def explain(name, texts, count, *, by, method, html, png, device, called, **opti
                 loaded = models.load(name, device=device, writes=True)
         note_unknown(loaded, [*texts, options["contrast"] or ""])
         options |= {"max_new_tokens": count, "method": method}
-        of_one = lambda text: explain_generation(loaded.model, loaded.tokenizer, text, **options)
-        with noting():
+        numbers = count_from(1)
+        with noting(), problems.status("explaining what is written") as status:
+
+            def of_one(text):
+                if keep:
+                    tell = lambda n, _row: status.update(f"explained {n + 1} written tokens")
+                    folder = keep if len(texts) == 1 else keep / f"text-{next(numbers)}"
+                    options.update(keep=folder, each=tell)
+                return explain_generation(loaded.model, loaded.tokenizer, text, **options)
+
             found = each(texts, of_one, called)
     title = Path(name).resolve().name if Path(name).is_dir() else name
     found = [replace(x, model=title) for x in found]

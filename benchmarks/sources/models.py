@@ -26,9 +26,9 @@ from transformers import (
 from transformers.utils import logging
 
 from lrp_axioms.benchmarks.errors import UnavailableError, first_line
-from lrp_axioms.benchmarks.sources import digests, sizes
+from lrp_axioms.benchmarks.sources import sizes
 from lrp_axioms.benchmarks.sources.pins import PINS
-from lrp_axioms.numeric.models import heads
+from lrp_axioms.numeric.models import digests, heads
 from lrp_axioms.numeric.models.facts import facts_of
 from lrp_axioms.numeric.models.texts import is_panic
 from lrp_axioms.numeric.spelling import closest, did_you_mean

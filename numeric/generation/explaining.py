@@ -2,6 +2,8 @@
 
 import reprlib
 from collections.abc import Iterator, Mapping, Sequence
+from functools import partial
+from os import PathLike
 from typing import Any
 
 import torch
@@ -16,6 +18,7 @@ from transformers import (
 from lrp_axioms.axioms.composites import Composite
 from lrp_axioms.numeric.attribution import attribute_each, run_method
 from lrp_axioms.numeric.generation.contrasts import GOES_ON, contrast_answers, parted
+from lrp_axioms.numeric.generation.kept import Each, Kept, call_of, explain_rows
 from lrp_axioms.numeric.generation.prompts import Prompt, read_prompt, unpadded
 from lrp_axioms.numeric.generation.result import Generation
 from lrp_axioms.numeric.generation.segments import REST, Place
@@ -42,6 +45,8 @@ def explain_generation(
     generation_config: GenerationConfig | None = None,
     method: str | Composite = "attnlrp",
     scale: str = "logit",
+    keep: str | PathLike[str] | None = None,
+    each: Each | None = None,
     **options: Any,
 ) -> Generation:
     """Returns relevance for each token that a language model writes, of all tokens before it.
@@ -66,22 +71,34 @@ def explain_generation(
     ``segments`` names parts of a text, each a text that is in the prompt once, or its first
     character and the one behind it; a chat has its messages, by role, if the tokenizer is fast.
     ``Generation.by("segment")`` adds up relevance by segment; tokens in none are the "rest".
+    ``each(number, row)`` is called with every row, an ``Attribution``, as soon as it is found, and
+    ``keep`` is a folder that holds the written text and all finished rows: after a kill, the same
+    call goes on with them, to the same bits.  With either, eight rows share a forward pass.
     An encoder with a decoder reads ``prompt`` in the encoder, and its rows hold the relevance of
     both texts.  Where it reads a sound, as Whisper does, ``prompt`` is its ``input_features``,
     (1, band, frame), and relevance of the sound is in the residual.
     Warns where the whole text is longer than a model with rotary positions was made for.
     Raises ValueError for an empty prompt or answer, for models that write no text or whose logits
-    depend on later tokens, and the errors of ``attribute``.
+    depend on later tokens, for a folder that keeps another call, and the errors of ``attribute``.
     """
     check_order(model, tokenizer)
     if scale not in SCALES:
         raise ValueError(f"scale={scale!r}: pass one of {', '.join(SCALES)}")
     if answer is not None and generation_config is not None:
         raise ValueError("generation_config would be ignored: `answer` is explained; leave one out")
+    if contrast is not None and (keep is not None or each is not None):
+        raise ValueError("a contrast has at most two rows; leave `keep` and `each` out")
     if not model.can_generate():
         raise ValueError(f"{type(model).__name__} writes no text; pass a language model")
     asked = read_prompt(model, tokenizer, prompt, answer, contrast, segments)
-    before, written = _answer(model, tokenizer, asked, max_new_tokens, generation_config)
+    kept = None
+    if keep is not None:
+        how: dict[str, Any] = {"answer": answer, "max_new_tokens": max_new_tokens}
+        how |= {"method": method, "scale": scale}
+        how["generation_config"] = generation_config and generation_config.to_dict()
+        kept = Kept(keep, call_of(model, tokenizer, asked.inputs, how | options))
+    write = partial(_answer, model, tokenizer, asked, max_new_tokens, generation_config)
+    before, written = kept.answer(write) if kept else write()
     ends = _end_tokens(generation_config or model.generation_config, tokenizer)
     other, shared = parted(written, asked.contrast, ends) if asked.contrast else ([], 0)
     before, written = before + written[:shared], written[shared:]
@@ -97,7 +114,9 @@ def explain_generation(
         found = contrast_answers(explain, written, other, at=at, column=first)
         relevance = torch.stack([each.relevance[0] for each in found])
     else:
-        found = explain(written, [SCALES[scale](x, at=at + n) for n, x in enumerate(written)])
+        targets = [SCALES[scale](x, at=at + n) for n, x in enumerate(written)]
+        rows = partial(explain, written)
+        found = explain_rows(rows, targets, kept, each) if kept or each else rows(targets)
         # Later tokens have no relevance but rounding of the copies without them.
         relevance = torch.stack([each.relevance[0] for each in found]).tril(first - 1)
         relevance = torch.nn.functional.pad(relevance, (0, 1))

@@ -15,8 +15,9 @@ from benchmarks.experiments.patching import experiment as measure
 from benchmarks.experiments.patching.experiment import LABELS, MASK, RANDOM, RULES, WORD, ZEROS
 from benchmarks.experiments.patching.pairs import OPPOSITE, network, prompt_pairs, text_pairs
 from benchmarks.research.train_patching import RATES, train
-from benchmarks.sources import data, digests, models
+from benchmarks.sources import data, models
 from numeric.evaluation.patching import ATTENTION, MLP, PLACES, RESIDUAL, Patched
+from numeric.models import digests
 from numeric.targets import logit
 from numeric.targets.readout import read
 

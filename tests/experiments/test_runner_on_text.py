@@ -11,7 +11,8 @@ import torch
 from benchmarks.errors import RunError
 from benchmarks.experiments import rows, text
 from benchmarks.running import workers
-from benchmarks.sources import data, digests, models
+from benchmarks.sources import data, models
+from numeric.models import digests
 from tests.support.traces import contents
 
 

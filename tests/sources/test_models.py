@@ -19,8 +19,9 @@ from transformers import (
     LlamaForCausalLM,
 )
 
-from benchmarks.sources import digests, models
+from benchmarks.sources import models
 from benchmarks.sources.pins import PINS
+from numeric.models import digests
 from tests.support import cases, folders
 from tests.support.folders import WORDS
 

@@ -31,6 +31,8 @@ COMMANDS = {
     "explain model film --span 1:2 --target 1": "--span 1:2: leave --target and --column out",
     "explain model film --span 1:2": "a span of the text's own tokens is of a language mode",
     "explain model film --generate 3 --target 1 --layers": "--target, --layers: not with --generat",
+    "explain model film --keep new": "--keep new: rows are kept with --generate N and without",
+    "explain model film --generate 3 --keep new --contrast a": "--keep new: rows are kept with",
     "explain model film --generate 3 --by line": "--by line: pass token, word, sentence",
     "explain model film --generate 3 --by segment": "--by segment: name parts of the text with",
     "explain model film --contrast x": "--contrast and --segment are of texts ...add --generate N",

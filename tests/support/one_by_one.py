@@ -11,8 +11,9 @@ import torch
 
 from benchmarks.experiments import rows, text
 from benchmarks.experiments.maps import Measured, measured
-from benchmarks.sources import data, digests, models
+from benchmarks.sources import data, models
 from numeric import attribute
+from numeric.models import digests
 
 PHRASES = (
     "a fine film .",

@@ -15,10 +15,11 @@ from lrp_axioms.benchmarks.experiments.patching.pairs import Pair, network, prom
 from lrp_axioms.benchmarks.experiments.record import Experiment, above_interval, number, value
 from lrp_axioms.benchmarks.experiments.result import Result, joined
 from lrp_axioms.benchmarks.running.workers import Each, Track, collected, in_turn, untracked
-from lrp_axioms.benchmarks.sources import digests, models
+from lrp_axioms.benchmarks.sources import models
 from lrp_axioms.benchmarks.sources.data import Texts
 from lrp_axioms.numeric.evaluation.correlation import pearson
 from lrp_axioms.numeric.evaluation.patching import PLACES, Patched, patching
+from lrp_axioms.numeric.models import digests
 
 COUNT = 8  # pairs of every model
 LABELS = {

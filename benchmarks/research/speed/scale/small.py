@@ -7,7 +7,8 @@ from collections.abc import Iterator, Sequence
 import torch
 from transformers import BertConfig, BertForSequenceClassification
 
-from lrp_axioms.benchmarks.sources import data, digests, models
+from lrp_axioms.benchmarks.sources import data, models
+from lrp_axioms.numeric.models import digests
 
 
 def classifier() -> models.Classifier:

@@ -36,5 +36,5 @@ def of_config(config: PreTrainedConfig) -> str:
     return _sha256({key: value for key, value in told.items() if key not in other})
 
 
-def _sha256(value):
+def _sha256(value: object) -> str:
     return hashlib.sha256(json.dumps(value, sort_keys=True).encode()).hexdigest()
