@@ -131,7 +131,7 @@ def pronoun(rng: random.Random) -> Story:
 
 
 def reason(rng: random.Random) -> Story:
-    """People do what the weather or the hour asks for."""
+    """The weather or the hour says how people spend their time."""
     why = rng.choice([*REASONS])
     start, answer = REASONS[why].rsplit(" ", 1)
     return _story([], [(f"{why} , so {rng.choice(WOMEN + MEN)} {start}", answer)], rng)

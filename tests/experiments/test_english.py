@@ -1,4 +1,4 @@
-"""The embedded model of English: its card, its tokenizer, and what its answers follow from."""
+"""The embedded model of English has the tokenizer, the accuracy and the size that its card says."""
 
 import random
 import re
