@@ -85,7 +85,8 @@ class Attribution:
         """Names the explained number of one example, and how much of it tokens miss."""
         logit, residual = self.logit[sample], self.residual[sample]
         target = self.target[sample].tolist()
-        return f"target {target}: logit {logit:+z.4f}, residual {residual:+z.4f}"
+        seen = "" if self.patches is None else f", image {self.patches[sample].sum():+z.4f}"
+        return f"target {target}: logit {logit:+z.4f}{seen}, residual {residual:+z.4f}"
 
     def lines(self, sample: int) -> list[tuple[int, str | None, float]]:
         """Lists position, token and relevance of one example; no padding if tokens are known."""
@@ -96,12 +97,23 @@ class Attribution:
         return [(n, token, value) for n, (token, value) in enumerate(pairs) if token is not None]
 
     def to_pandas(self) -> "DataFrame":
-        """Returns one line per token: sample, position, token, relevance; see ``lines``."""
+        """Returns one line per token, then per patch: sample, position, token, relevance.
+
+        A patch whose place is known is called "patch ROW, COLUMN", from 1, and others "patch".
+        """
         need("Attribution.to_pandas", "pandas")
         import pandas as pd
 
-        found = [(n, *line) for n in range(len(self.relevance)) for line in self.lines(n)]
+        samples = range(len(self.relevance))
+        found = [(n, *x) for n in samples for x in [*self.lines(n), *self._patch_lines(n)]]
         return pd.DataFrame(found, columns=["sample", "position", "token", "relevance"])
+
+    def _patch_lines(self, sample: int) -> list[tuple[int, str, float]]:
+        values = [] if self.patches is None else self.patches[sample].tolist()
+        rows, columns = self.details[GRID].tolist() if GRID in self.details else (0, 0)
+        places = [f"patch {y + 1}, {x + 1}" for y in range(rows) for x in range(columns)]
+        names = ["patch"] * (len(values) - len(places)) + places
+        return [(n, *line) for n, line in enumerate(zip(names, values, strict=True))]
 
     def by(self, unit: str, tokenizer: PreTrainedTokenizerBase) -> Self:
         """Sums relevance of tokens to words or sentences (``unit`` "word" or "sentence").

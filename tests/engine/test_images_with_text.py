@@ -137,6 +137,20 @@ def test_red_and_hatched_blue_patches_lie_over_the_image_on_pages_and_pictures(t
         a.png([image, image])
 
 
+@pytest.mark.parametrize("name", ["llava", "qwen2_vl"])
+def test_a_table_has_all_tokens_and_patches_and_a_line_the_image(name):
+    model, inputs = with_inputs(name, MIXED)
+    a = attribute(model, inputs)
+    table = a.to_pandas()
+    assert table.relevance.sum() + a.residual.item() == pytest.approx(a.logit.item())
+    patches = table[table.token.notna()]
+    assert patches.relevance.tolist() == a.patches[0].tolist()
+    known = [f"patch {y}, {x}" for y in (1, 2) for x in (1, 2)]
+    names = {"llava": ["patch"] * (len(patches) - 4) + known, "qwen2_vl": ["patch"] * len(patches)}
+    assert patches.token.tolist() == names[name]
+    assert f"image {a.patches.sum():+z.4f}, residual" in a._repr_html_()
+
+
 @pytest.mark.parametrize("method", ["attnlrp", "loo"])
 def test_pictures_need_patches_whose_places_are_known(method):
     model, inputs = with_inputs("llava", MIXED)
