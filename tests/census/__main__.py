@@ -5,6 +5,7 @@ from functools import partial
 from pathlib import Path
 
 from benchmarks.running.workers import cores, processes
+from tests.census import named
 from tests.census.build import TASKS, architectures
 from tests.census.measure import COLUMNS, measure
 from tests.census.page import page, row
@@ -38,7 +39,7 @@ def main() -> None:
             print(task, row(measured), flush=True)
     if not (chosen.only or chosen.task or chosen.columns or chosen.trace):
         PAGE.write_text(page(found), encoding="utf-8")
-        print(PAGE)
+        named.main()  # adds its part
 
 
 if __name__ == "__main__":

@@ -22,6 +22,12 @@ TASKS = {
     "images and text": transformers.AutoModelForImageTextToText,
 }
 CLASSES, TAGS, ANSWERS, MASKED, CAUSAL, IMAGES, MIXED = TASKS
+NAMED = {
+    "dual encoders": transformers.AutoModelForZeroShotImageClassification,
+    "classification of sounds": transformers.AutoModelForAudioClassification,
+}
+"""Tasks of models that are explained at named tensors."""
+DUAL, SOUNDS = NAMED
 
 UNFIT = {
     "bros": "reads the boxes of words",
@@ -44,7 +50,7 @@ class Unfit(Exception):
 
 def architectures(task: str) -> list[str]:
     """The types of model that Transformers has for a task."""
-    return list(TASKS[task]._model_mapping._model_mapping)
+    return list((TASKS | NAMED)[task]._model_mapping._model_mapping)
 
 
 def build(model_type: str, task: str) -> nn.Module:
@@ -57,7 +63,8 @@ def build(model_type: str, task: str) -> nn.Module:
     config = _for_task(tiny(model_type), task)
     torch.manual_seed(0)
     # Experts one by one: their grouped products have no float64.
-    model = TASKS[task].from_config(config, experts_implementation="eager").double().eval()
+    kind = (TASKS | NAMED)[task]
+    model = kind.from_config(config, experts_implementation="eager").double().eval()
     with torch.no_grad():
         for parameter in model.parameters():
             parameter += 0.2 * torch.randn_like(parameter)
@@ -71,10 +78,10 @@ def _for_task(config, task):
     for part in (config, config.get_text_config(decoder=True)):
         if getattr(part, "pad_token_id", None) is None:
             part.pad_token_id = PAD
-    cls = TASKS[task]._model_mapping[type(config)]
+    cls = (TASKS | NAMED)[task]._model_mapping[type(config)]
     if isinstance(cls, tuple):  # the first is the plain one
         config.architectures = [cls[0].__name__]
-    if task.endswith("classification"):
+    if "classification" in task:
         config.num_labels = 3
     if task == CAUSAL and hasattr(config, "is_decoder"):
         config.is_decoder = True

@@ -18,7 +18,7 @@ HEAD = """\
 Every architecture that Transformers {transformers} has for seven tasks, built with random weights
 and two small layers in float64, and what holds of its explanations.
 `python -m tests.census` makes this page, and measures one architecture with
-`--only gemma2`.
+`--only gemma2`. Its last part has dual encoders, classifiers of sounds, and modules of one's own.
 
 - **runs**: the small model could be built and run on two texts, one of them padded, or two images,
   or a text with an image.

@@ -4,8 +4,10 @@ import re
 from pathlib import Path
 
 import pytest
+import torch
 
-from tests.census.build import TASKS, architectures
+from tests.census import named
+from tests.census.build import DUAL, SOUNDS, TASKS, architectures
 from tests.census.measure import COLUMNS, measure
 from tests.census.page import NO, YES, row
 
@@ -89,3 +91,32 @@ def test_a_line_is_what_is_measured_now(name, task):
     sizes = re.compile(r"off by \S+")  # the last digit of an error may be the machine's
     line = re.sub(r"reason (\d+)", lambda found: reasons()[found[1]], of(task)[name])
     assert sizes.sub("", line) == sizes.sub("", row(measure((name, task))))
+
+
+KINDS = {"dual encoders": 8, "classification of sounds": 11, "modules of one's own": 7}
+"""Kind of model at named tensors -> how many are explained, at least."""
+NAMED = [("clip", DUAL), ("wav2vec2", SOUNDS), ("GPT by hand", named.OWN)]
+
+
+def test_models_at_named_tensors_are_those_of_transformers_and_of_the_tests():
+    assert [*KINDS] == [*named.KINDS]
+    text = PAGE.read_text("utf-8").partition(named.TITLE)[2]
+    for kind, least in KINDS.items():
+        part = text.partition(f"### {kind[0].upper()}{kind[1:]}\n")[2].split("\n###")[0]
+        listed = re.findall(r"^\| `([^`]+)` \| (\S)", part, flags=re.MULTILINE)
+        assert [name for name, _ in listed] == sorted(named.names(kind))
+        assert sum(mark == YES for _, mark in listed) >= least
+
+
+@pytest.mark.parametrize("item", NAMED)
+@pytest.mark.filterwarnings("ignore")  # of the architectures' own
+def test_a_line_of_named_tensors_is_what_is_measured_now(item):
+    assert named.row(named.measure(item)) in PAGE.read_text("utf-8").splitlines()
+
+
+def test_a_measurement_at_named_tensors_can_fail():
+    one = named.case("vision Transformer", named.OWN)
+    assert named.conserved(one) < 1e-9
+    torch.nn.init.normal_(one.model.cls_token, generator=torch.Generator().manual_seed(0))
+    assert named.conserved(one) > 1e-3
+    assert named.keeps(one)
