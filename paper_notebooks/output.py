@@ -1,6 +1,7 @@
 """Output of the notebooks' cells: text, figures, coloured sentences, sizes of measurements."""
 
 import io
+import re
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 
@@ -21,7 +22,16 @@ SENTENCES = Environment(autoescape=True).from_string(
 
 def say(*paragraphs: str) -> None:
     """Shows paragraphs of Markdown, computed from numbers."""
-    display({"text/markdown": "\n\n".join(paragraphs)}, raw=True)
+    display({"text/markdown": without_tags("\n\n".join(paragraphs))}, raw=True)
+
+
+def without_tags(markdown: str) -> str:
+    """Escapes tags outside of code and formulas: <s> would strike out all that follows."""
+    return re.sub(
+        r"(`[^`]*`|\$[^$]*\$)|<(?=/?[a-zA-Z][\w-]*[\s/>])",
+        lambda found: found[1] or r"\<",
+        markdown,
+    )
 
 
 def table(headers: Sequence[str], rows: Sequence[Sequence[object]]) -> None:
@@ -76,7 +86,7 @@ def verdict(estimate, *, above: str, below: str) -> str:
 
 def record(text: str, **sizes: int) -> None:
     """Shows a sentence on a measurement, and stores its sizes for the notebook's test."""
-    display({"text/markdown": text}, raw=True, metadata={"measured": sizes})
+    display({"text/markdown": without_tags(text)}, raw=True, metadata={"measured": sizes})
 
 
 def about(result) -> None:
