@@ -42,10 +42,11 @@ def page(facts: Mapping[str, Any]) -> str:
 
 
 def _tokens(tokens: list[dict[str, Any]]) -> list[dict[str, Any]]:
-    colours = render.colours([entry["relevance"] for entry in tokens])
+    values = [entry["relevance"] for entry in tokens]
+    looks = zip(tokens, render.colours(values), render.underlined(values), strict=True)
     return [
-        entry | {"background": render.shade(colour)}
-        for entry, colour in zip(tokens, colours, strict=True)
+        entry | {"background": render.shade(colour), "underlined": against}
+        for entry, colour, against in looks
     ]
 
 

@@ -23,7 +23,7 @@ from lrp_axioms.numeric.spelling import printable
 
 TENSORS = ("relevance", "logit", "residual", "probability")
 SHOWN = 60  # characters of the written text, in a line
-LEGEND = "Red speaks for what was written; blue, underlined, against it."
+LEGEND = "Red speaks for what was written; blue, underlined, against it." + render.UNDERLINES
 PICTURE = (
     "Rows: what was written. Columns: what was read before it. Red speaks for the written token; "
     "blue, with a dot, against it. Each row has its own scale."
@@ -241,7 +241,7 @@ def html(found: Generation, unit: str = "token") -> str:
             made=made(found),
             maps=facts,
             opened=unit,
-            data={"maps": facts, "scale": found.scale, "opened": unit},
+            data={"maps": facts, "scale": found.scale, "opened": unit, "least": render.LEAST},
             **render.fixed(template),
         )
     )

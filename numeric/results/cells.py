@@ -41,11 +41,12 @@ def heat_maps(method: str, samples: Sequence[tuple[str, Lines]], left: int) -> s
 def _shade_tokens(lines: Lines) -> Iterator[dict[str, object]]:
     """Yields transparent colours, so that letters keep the colour of their page."""
     top = max((abs(value) for *_, value in lines), default=0.0) or 1.0
-    for position, token, value in lines:
-        hue, line = ("31,119,255", ";text-decoration:underline") if value < 0 else ("235,40,40", "")
+    against = render.underlined([value for *_, value in lines])
+    for (position, token, value), marked in zip(lines, against, strict=True):
+        hue = "31,119,255" if value < 0 else "235,40,40"
         yield {
             "token": position if token is None else token,
             "value": f"{value:+z.4f}",
             "colour": f"{hue},{0.55 * abs(value) / top:.2f}",
-            "line": line,
+            "line": ";text-decoration:underline" if marked else "",
         }

@@ -112,7 +112,7 @@ class _Page:
         numbers = _numbers(found.relevance)
         pairs = zip(shown, numbers, strict=True)
         widths = [max(_width(token), _width(x, SMALL)) + 2 * ROOM for token, x in pairs]
-        colours = render.colours(found.relevance)
+        colours, against = render.colours(found.relevance), render.underlined(found.relevance)
         for line in _lines([width + ROOM for width in widths], room + ROOM):
             x, y = EDGE, self.y + ROOM
             for n in line:
@@ -121,7 +121,7 @@ class _Page:
                 middle, half = x + widths[n] / 2, _width(shown[n]) / 2
                 self.put(middle, y + 0.7 * ROW, shown[n], NORMAL, ha="center")
                 self.put(middle, y + ROW + SMALL + 1, numbers[n], SMALL, ha="center", color=DIM)
-                if found.relevance[n] < 0:
+                if against[n]:
                     self.line((middle - half, middle + half), 2 * [y + 0.85 * ROW])
                 x += widths[n] + ROOM
             self.y = y + ROW + SMALL + ROOM

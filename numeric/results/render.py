@@ -40,6 +40,7 @@ body { font: 18px/2 system-ui, sans-serif; color: var(--ink); background: var(--
   max-width: 50rem; margin: 2rem auto; padding: 0 1rem; overflow-wrap: anywhere; }
 .token { padding: .15rem .25rem; border-radius: .2rem; white-space: pre-wrap; }
 .against { text-decoration: underline; }
+summary { font-size: .9rem; cursor: pointer; }
 small, table { font-size: .8rem; color: var(--dim); line-height: 1.5; display: block; }
 th, td { padding: 0 1rem 0 0; text-align: left; }
 .number { text-align: right; font-variant-numeric: tabular-nums; }
@@ -59,17 +60,21 @@ patches" style="width:20rem;max-width:100%"></p>
 {% endif %}<p>{% for t in s.cells() %}<span class="token{{ t.sign }}" title="{{ t.value }}"
 style="background:{{ t.background }}">{{ t.token }}</span> {% endfor %}</p>
 <p><small>{{ s.legend }}<br>{{ s.caption }}</small></p>
-<table><tr><th>token</th><th class="number">relevance</th></tr>
-{% for t in s.cells() %}<tr><td>{{ t.token }}</td><td class="number">{{ t.value }}</td></tr>
-{% endfor %}</table>
-{% for m in s.maps %}<h2 style="font-size:1rem">{{ m.heading }}{{ m.where }}</h2>
+<details{% if sections|length == 1 and s.tokens|length <= 20 %} open{% endif %}>
+<summary>{{ s.tokens|length }} tokens by the size of their relevance</summary>
+<table><tr><th class="number">position</th><th>token</th><th class="number">relevance</th></tr>
+{% for t in s.by_size() %}<tr><td class="number">{{ t.position }}</td><td>{{ t.token }}</td>
+<td class="number">{{ t.value }}</td></tr>
+{% endfor %}</table></details>
+{% for m in s.maps %}<details{% if s.tokens|length <= 60 %} open{% endif %}>
+<summary>{{ m.heading }}{{ m.where }}</summary>
 <div class="wide"><table class="layers"><tr><th></th>
 {% for name in m.columns %}<th class="number">{{ name }}</th>{% endfor %}</tr>
 {% for token, cells in m.rows() %}<tr><th>{{ token }}</th>
 {% for c in cells %}<td class="number {{ c.sign }}" title="{{ c.value }}"
 style="background:{{ c.shade }}">{{ c.shown }}</td>
 {% endfor %}</tr>
-{% endfor %}</table></div>
+{% endfor %}</table></div></details>
 {% endfor %}{% if s.maps %}<p><small>{{ s.maps[0].legend }}</small></p>{% endif %}
 {% endfor %}{% if made %}<p><small>{{ made }}</small></p>
 {% endif %}</body></html>
@@ -80,6 +85,8 @@ PAGE = Environment(autoescape=True).from_string(SOURCE)
 NOTHING = "'none'"
 SPEED = ("batch_size", "memory")  # options that change nothing else
 LEGEND = "Red speaks for the class; blue, underlined, against it."
+LEAST = 0.05  # of the largest size: relevance against the target is underlined beyond it
+UNDERLINES = f" Underlines begin at {LEAST:.0%} of the largest.".replace("%", " %")
 LAYERS = "In logits, after each layer; each column has its own scale; emb: embeddings."
 
 
@@ -152,11 +159,16 @@ class Section:
 
     def cells(self) -> Iterator[dict[str, str]]:
         """Yields every token's text, number and colour for a page."""
-        colour = colours(self.relevance)
-        for token, value, rgb in zip(self.tokens, self.relevance, colour, strict=True):
-            sign = " against" if value < 0 else ""
+        colour, marked = colours(self.relevance), underlined(self.relevance)
+        places = zip(self.tokens, self.relevance, colour, marked, strict=True)
+        for n, (token, value, rgb, against) in enumerate(places):
+            sign = " against" if against else ""
             shown = {"value": f"{value:+z.4f}", "background": shade(rgb), "sign": sign}
-            yield {"token": token} | shown
+            yield {"token": token, "position": str(n)} | shown
+
+    def by_size(self) -> list[dict[str, str]]:
+        """Returns the cells with the largest relevance first."""
+        return sorted(self.cells(), key=lambda cell: -abs(float(cell["value"])))
 
     def terminal(self) -> tuple[Text, Text, Text, Table, Text]:
         """Returns title, coloured text, legend, numbers and caption, for rich."""
@@ -166,7 +178,14 @@ class Section:
 
 def legend(explained: str) -> str:
     """Explains the colours for the ``explained`` noun: a tag, a token, a target, or a class."""
-    return LEGEND.replace("class", explained)
+    return LEGEND.replace("class", explained) + UNDERLINES
+
+
+def underlined(relevance: Sequence[float]) -> list[bool]:
+    """Decides for each token whether it speaks against by at least ``LEAST`` of the largest."""
+    values = np.asarray(relevance, dtype=float)
+    found: list[bool] = (values < -LEAST * np.abs(values).max(initial=0.0)).tolist()
+    return found
 
 
 def colours(relevance: Sequence[float]) -> list[tuple[int, int, int]]:
@@ -192,8 +211,9 @@ def terminal(
     words = []
     table = _table("token", "relevance")
     shown = map(printable, tokens)
-    for token, value, (r, g, b) in zip(shown, relevance, colours(relevance), strict=True):
-        against = "underline " if value < 0 else ""
+    cells = zip(shown, relevance, colours(relevance), underlined(relevance), strict=True)
+    for token, value, (r, g, b), marked in cells:
+        against = "underline " if marked else ""
         words.append(Text(token, style=f"{against}black on rgb({r},{g},{b})"))
         table.add_row(Text(token), f"{value:+z.4f}")
     return Text(" ").join(words), Text(legend, style="dim"), table

@@ -73,8 +73,10 @@ def test_pointing_at_what_was_written_shows_its_causes(found, tmp_path):
         for number in (found.logit[2], row.sum(), found.residual[2]):
             assert f"{number:+.3f}" in status
         against = driver.find_elements(By.CSS_SELECTOR, ".against")
-        assert len(against) == (row < 0).sum()
-        first = driver.find_element(By.CSS_SELECTOR, "#causes tr").text.replace("−", "-")
+        assert len(against) == (row < -0.05 * row.abs().max()).sum()
+        first = driver.find_element(By.CSS_SELECTOR, "#causes tr:nth-child(2)").text.replace(
+            "−", "-"
+        )
         assert first.startswith(f"{row[row.abs().argmax()]:+.3f} ")
         written[1].click()
         ActionChains(driver).move_to_element(driver.find_element(By.TAG_NAME, "h1")).perform()
