@@ -31,23 +31,34 @@ STYLE = drawing.STYLE | {"font.size": 11, "axes.labelsize": 10, "svg.hashsalt": 
 
 
 def heat_map() -> Figure:
-    """Relevance of every token of one sentence, by method: numbers, and colours by column."""
+    """Relevance of every token of one sentence, by method; all logits have one scale of colours."""
     embedded = models.load()
     inputs = embedded.tokenizer([TEXT], return_tensors="pt")
     tokens = embedded.tokenizer.convert_ids_to_tokens(inputs["input_ids"][0].tolist())
     found = [attribute(embedded.model, inputs, name).relevance[0].tolist() for name in COLUMNS]
-    figure = Figure(figsize=(5.2, 3.3), layout="constrained")
-    axes = figure.subplots()
-    cells = np.array([render.colours(column) for column in found], dtype=np.uint8)
+    figure = Figure(figsize=(5.2, 3.5), layout="constrained")
+    names, logits, shares = list(COLUMNS.values()), found[:-1], found[-1:]
+    ratios = {"width_ratios": [len(logits), len(shares)]}
+    panels = figure.subplots(1, 2, gridspec_kw=ratios)
+    _cells(panels[0], logits, names[:-1], "logits: one scale of colours")
+    _cells(panels[1], shares, names[-1:], "shares")
+    panels[0].set_yticks(range(len(tokens)), tokens, fontsize=12)
+    return figure
+
+
+def _cells(axes, found: Sequence[Sequence[float]], names: Sequence[str], unit: str) -> None:
+    """Draws columns of numbers on one scale of colours."""
+    flat = render.colours([value for column in found for value in column])
+    cells = np.array(flat, dtype=np.uint8).reshape(len(found), -1, 3)
     axes.imshow(cells.swapaxes(0, 1), aspect="auto", interpolation="nearest")
     for x, column in enumerate(found):
         for y, value in enumerate(column):
             axes.text(x, y, f"{value:+z.2f}", ha="center", va="center", color="black")
-    axes.set_xticks(range(len(COLUMNS)), COLUMNS.values())
-    axes.set_yticks(range(len(tokens)), tokens, fontsize=12)
+    axes.set_xticks(range(len(names)), names)
+    axes.set_yticks([])
+    axes.set_xlabel(unit)
     axes.tick_params(length=0, labeltop=True, labelbottom=False)
     axes.spines[:].set_visible(False)
-    return figure
 
 
 def figure2() -> Figure:

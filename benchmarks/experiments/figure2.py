@@ -146,6 +146,10 @@ def figure(result, *, narrow: bool = False):
         axes.set_title(title, fontsize=9)
         axes.set_xlabel("layer")
         axes.xaxis.get_major_locator().set_params(integer=True)
+    correlations = [axes for axes, key in zip(figure.axes, panels, strict=True) if key != "Δ"]
+    limits = [y for axes in correlations for y in axes.get_ylim()]
+    for axes in correlations:  # one scale, since they are compared
+        axes.set_ylim(min(limits), max(limits))
     figure.axes[0].set_ylabel("Pearson's r with Leave-One-Out")
     if "Δ" in panels:
         figure.axes[-1].set_ylabel("logits")

@@ -100,8 +100,9 @@ def markdown(sections: Sequence[dict]) -> str:
 
 
 def render(sections: Sequence[dict]) -> str:
-    """Renders the page: summary, then every table and figure with its settings."""
+    """Renders the page: summary, every table and figure with its settings, theorems last."""
     template = TEMPLATES.from_string(SOURCE)
     summary = [line for section in sections for line in section["summary"]]
+    sections = sorted(sections, key=lambda section: section["result"].table == "theorems")
     facts = {"sections": sections, "summary": summary, "provenance": provenance()}
     return template.render(**fixed(SOURCE), **facts)

@@ -5,10 +5,12 @@ import re
 import subprocess
 import sys
 from pathlib import Path
+from types import SimpleNamespace
 
 import pytest
 
 import lrp_axioms
+from benchmarks.experiments import figure2
 from tests.support.theorems import FILES, claims
 from website.pictures import COLUMNS, heat_map
 from website.reference import listed
@@ -79,10 +81,28 @@ def test_fields_of_a_docstring_become_a_list_and_prose_does_not():
 
 
 def test_the_heat_map_of_the_readme_has_a_number_for_every_token_and_method():
-    (axes,) = heat_map().axes
-    tokens = [label.get_text() for label in axes.get_yticklabels()]
+    logits, shares = heat_map().axes
+    tokens = [label.get_text() for label in logits.get_yticklabels()]
     assert tokens == ["[CLS]", "not", "a", "bad", "film", "[SEP]"]
-    numbers = [float(cell.get_text()) for cell in axes.texts]
+    numbers = [float(cell.get_text()) for axes in (logits, shares) for cell in axes.texts]
     assert len(numbers) == len(COLUMNS) * len(tokens)
     rollout = numbers[-len(tokens) :]
     assert sum(rollout) == pytest.approx(1, abs=0.005 * len(tokens))
+
+
+def test_a_larger_logit_of_the_heat_map_has_a_stronger_colour_in_any_column():
+    axes, _ = heat_map().axes
+    strength = 255 - axes.images[0].get_array().min(axis=2).T.ravel().astype(int)
+    numbers = [abs(float(cell.get_text())) for cell in axes.texts]
+    pairs = sorted(zip(numbers, strength.tolist(), strict=True))
+    assert [ink for _, ink in pairs] == sorted(ink for _, ink in pairs)
+
+
+def test_panels_of_figure_2_that_are_compared_have_one_scale():
+    row = {"layer": 1, "Δ": 9.0}
+    for start, key in enumerate(key for key in figure2.PANELS if key != "Δ"):
+        row |= {f"{rule}{key}": start / 4 for rule in figure2.CURVES}
+    rows = [row | {"order": order, "layer": n} for order in figure2.MARKERS for n in (1, 2)]
+    *panels, delta = figure2.figure(SimpleNamespace(rows=rows)).axes
+    assert len({axes.get_ylim() for axes in panels}) == 1
+    assert delta.get_ylim() != panels[0].get_ylim()
