@@ -55,6 +55,14 @@ def explain(
         int | None,
         typer.Option(help="Generate up to N tokens and explain each."),
     ] = None,
+    reply: Annotated[
+        str | None,
+        typer.Option("--answer", help="Explain this text, as if the model had written it."),
+    ] = None,
+    chat: Annotated[
+        bool,
+        typer.Option("--chat", help="With --generate or --answer: TEXT is a message of a user."),
+    ] = False,
     by: Annotated[
         str,
         typer.Option(
@@ -101,7 +109,8 @@ def explain(
 ):
     """Colour the tokens of texts by their relevance for one class, or for the next token."""
     with mendable():
-        default = MODELS[generate is not None or span is not None]
+        writes = generated.writes(generate, reply, chat=chat)
+        default = MODELS[writes or span is not None]
         model, texts = model_and_texts(words, default)
         from lrp_axioms.benchmarks.commands.explained import (
             each,
@@ -117,19 +126,20 @@ def explain(
         check_files(html=html, png=png)
         if png:
             need("--png", "matplotlib")
-        if generate is not None:
+        if writes:
             apart = {"--target": target, "--column": column, "--span": span, "--layers": by_layer}
             generated.check(by, apart)
-        named = generated.parse_segments(segment or [], contrast, by, generate)
-        generated.check_keep(keep, contrast, generate)
+        named = generated.parse_segments(segment or [], contrast, by, written=writes)
+        generated.check_keep(keep, contrast, written=writes)
         columns = None if span is None else span_of(span, target, column)
         options = options_of(method, budget)
         if by_layer:
             check_names("--layers --method", [method], WITH_RULES)
         else:
             check_names("--method", [method], METHODS)
-    if generate is not None:
+    if writes:
         options |= {"contrast": contrast, "segments": named, "keep": keep}
+        options |= {"reply": reply, "chat": chat}
         options |= {"by": by, "method": method, "html": html, "png": png, "device": device}
         return generated.explain(model, texts, generate, called=called, **options)
     with mendable():

@@ -23,21 +23,33 @@ UNITS = ("token", "word", "sentence", "segment")
 CAUSES = 4  # of a written token, in a summary
 
 
+def writes(count: int | None, reply: str | None, *, chat: bool) -> bool:
+    """Decides whether a written text is explained; ValueError for options that do not fit."""
+    if count is not None and reply is not None:
+        raise ValueError("--answer is explained as it stands; leave --generate out")
+    if reply is not None and not reply.strip():
+        raise ValueError(f"--answer {reply!r}: pass a text")
+    if chat and count is reply is None:
+        raise ValueError("--chat: a message is answered; add --generate N or --answer TEXT")
+    return count is not None or reply is not None
+
+
 def check(by: str, apart: dict[str, object]) -> None:
     """Raises ValueError for an unknown unit, and for options in ``apart`` that the user set."""
     check_names("--by", [by], UNITS)
     given = [name for name, value in apart.items() if value not in (None, False)]
     if given:
         raise ValueError(
-            f"{', '.join(given)}: not with --generate, which explains every token that is written"
+            f"{', '.join(given)}: not with --generate and --answer, which explain every token that "
+            "is written"
         )
 
 
 def parse_segments(
-    parts: list[str], contrast: str | None, by: str, count: int | None
+    parts: list[str], contrast: str | None, by: str, *, written: bool
 ) -> dict[str, str] | None:
-    """Returns the parts NAME=PART by name; ValueError for other ones, and without --generate."""
-    if count is None and (parts or contrast is not None):
+    """Returns the parts NAME=PART by name; ValueError for others, and where nothing is written."""
+    if not written and (parts or contrast is not None):
         raise ValueError("--contrast and --segment are of texts that are written: add --generate N")
     found = {name: place for name, _, place in (part.partition("=") for part in parts)}
     if len(found) < len(parts) or not all({*found, *found.values()}):
@@ -47,18 +59,20 @@ def parse_segments(
     return found or None
 
 
-def check_keep(keep: Path | None, contrast: str | None, count: int | None) -> None:
-    """Raises ValueError for --keep without --generate, with --contrast, and for a file."""
+def check_keep(keep: Path | None, contrast: str | None, *, written: bool) -> None:
+    """Raises ValueError for --keep where nothing is written, with --contrast, and for a file."""
     if keep is None:
         return
-    if count is None or contrast is not None:
+    if not written or contrast is not None:
         raise ValueError(f"--keep {keep}: rows are kept with --generate N and without --contrast")
     if keep.exists() and not keep.is_dir():
         raise ValueError(f"--keep {keep} is a file; pass a folder")
 
 
-def explain(name, texts, count, *, by, method, html, png, device, called, keep, **options) -> None:
-    """Explains up to ``count`` tokens that the model ``name`` writes behind each of ``texts``."""
+def explain(
+    name, texts, count, *, reply, chat, by, method, html, png, device, called, keep, **options
+) -> None:
+    """Explains a ``reply``, or up to ``count`` tokens that a model writes, behind each text."""
     with mendable():
         with loading("the model"):
             from lrp_axioms import explain_generation
@@ -68,8 +82,12 @@ def explain(name, texts, count, *, by, method, html, png, device, called, keep, 
             models.check_device(device)
             with hint_to_quote([name, *texts]):
                 loaded = models.load(name, device=device, writes=True)
-        note_unknown(loaded, [*texts, options["contrast"] or ""])
-        options |= {"max_new_tokens": count, "method": method}
+        note_unknown(loaded, [*texts, options["contrast"] or "", reply or ""])
+        if chat and not loaded.tokenizer.chat_template:
+            raise ValueError(f"--chat: the tokenizer of {name} has no chat template; leave it out")
+        options |= {"answer": reply, "method": method} | (
+            {"max_new_tokens": count} if count else {}
+        )
         numbers = count_from(1)
         with noting(), problems.status("explaining what is written") as status:
 
@@ -78,7 +96,8 @@ def explain(name, texts, count, *, by, method, html, png, device, called, keep, 
                     tell = lambda n, _row: status.update(f"explained {n + 1} written tokens")
                     folder = keep if len(texts) == 1 else keep / f"text-{next(numbers)}"
                     options.update(keep=folder, each=tell)
-                return explain_generation(loaded.model, loaded.tokenizer, text, **options)
+                prompt = [{"role": "user", "content": text}] if chat else text
+                return explain_generation(loaded.model, loaded.tokenizer, prompt, **options)
 
             found = each(texts, of_one, called)
     title = Path(name).resolve().name if Path(name).is_dir() else name

@@ -273,8 +273,16 @@ def _caption(a: Attribution, sample: int) -> str:
         return said
     if METHODS[a.method].composite and number == "logit":
         said += _in_percent(a.residual[sample].item(), a.logit[sample].item())
-    conserves = METHODS[a.method].conserves
-    return f"{said} Does {a.method} conserve relevance? {conserves[0].upper()}{conserves[1:]}."
+    return f"{said} {a.method} {conservation(METHODS[a.method].conserves)}."
+
+
+def conservation(says: str) -> str:
+    """Writes the catalogue's "yes" or "no" and its reason as the predicate of one sentence."""
+    verdict, rest = says[: len("yes")].strip(" :,"), says[len("yes") :].lstrip(",: ")
+    if verdict == "yes":
+        rest = rest.removeprefix("but ")
+        return f"conserves relevance, {'except where ' * ('but ' in says)}{rest}"
+    return "does not conserve relevance" + says.removeprefix("no")
 
 
 def _in_percent(residual: float, logit: float) -> str:

@@ -14,6 +14,7 @@ import pytest
 
 from benchmarks import cli
 from benchmarks.sources import models
+from numeric import explain_generation
 from numeric.methods.catalogue import METHODS
 from tests.support import program
 
@@ -87,7 +88,10 @@ def test_rollout_is_not_called_a_share_of_the_logit(run):
 def test_beside_the_residual_stands_what_the_method_conserves(run, method):
     out = " ".join(run("explain", "embedded", "a fine film", "--method", method)[1].split())
     says = METHODS[method].conserves
-    assert f"Does {method} conserve relevance? {says[0].upper()}{says[1:]}." in out
+    verb = {"yes": "conserves", "no": "does not conserve"}[re.match("yes|no", says)[0]]
+    assert f"{method} {verb} relevance" in out
+    reason = re.sub("^(yes|no)[:,]?( but)? ?", "", says)
+    assert f"{reason}." in out
 
 
 def test_a_page_says_of_what_and_with_what_it_was_made(run, tmp_path):
@@ -206,3 +210,22 @@ def test_the_installed_program_keeps_other_libraries_quiet_about_a_long_text(tmp
     assert done.returncode == 2
     assert done.stderr.startswith("error: text of 602 tokens")
     assert done.stderr.count("\n") == 1
+
+
+def test_a_given_answer_and_a_users_message_are_explained_as_in_python(run, tmp_path):
+    lm, text = models.load("embedded-english"), "Anna put the key in the box . The key is in the"
+    code, out, _ = run("explain", "embedded-english", text, "--answer", "box .", "--json")
+    assert code == 0
+    (one,) = json.loads(out)["texts"]
+    found = explain_generation(lm.model, lm.tokenizer, text, answer="box .")
+    assert one["written"] == "".join(found.written)
+    assert one["relevance"] == pytest.approx(found.relevance.numpy())
+    lm.tokenizer.chat_template = "{% for m in messages %}{{ m.content }} . {% endfor %}"
+    lm.model.save_pretrained(tmp_path)
+    lm.tokenizer.save_pretrained(tmp_path)
+    chat = ("explain", tmp_path, "Anna is hungry", "--generate", 2, "--chat", "--json")
+    (one,) = json.loads(run(*chat)[1])["texts"]
+    message = [{"role": "user", "content": "Anna is hungry"}]
+    found = explain_generation(lm.model, lm.tokenizer, message, max_new_tokens=2)
+    assert one["tokens"] == list(found.tokens)
+    assert one["relevance"] == pytest.approx(found.relevance.numpy())
