@@ -11,6 +11,7 @@ from typing import Annotated
 
 import typer
 
+from lrp_axioms.benchmarks.app.command import serve
 from lrp_axioms.benchmarks.commands.attribute import attribute
 from lrp_axioms.benchmarks.commands.audit import audit
 from lrp_axioms.benchmarks.commands.check import check
@@ -65,7 +66,7 @@ def _program(
 
 COMMANDS = (
     explain, attribute, audit, evaluate, plan, methods, vocabulary, prove, search, check,
-    reproduce, report,
+    reproduce, report, serve,
 )  # fmt: skip
 for each in COMMANDS:
     app.command(epilog=EXIT_CODES, cls=Once)(with_shared_options(each))

@@ -33,6 +33,7 @@ NOT_RUN = {
     "lrp-axioms prove docs/literature_rules.py*": "takes a minute; test_literature.py runs a part",
     "python -m axioms.pages.literature*": "test_literature.py compares what it writes",
     "lrp-axioms reproduce*": "takes minutes or hours; test_reproduce.py runs a short one",
+    "lrp-axioms serve*": "serves until it is stopped; test_serve.py asks it",
     "lrp-axioms report results": "needs the results of the command above it",
     "lrp-axioms * --engine ray*": "needs Ray; test_engines.py runs it where there is Ray",
     "lrp-axioms attribute s3://*": "stands for a URL of the reader's own",

@@ -97,7 +97,7 @@ def in_order(files, *, whole=()):
     return list(TopologicalSorter(graph).static_order())
 
 
-ROOMS = ("sources", "running", "experiments", "commands", "cli", "research")
+ROOMS = ("sources", "running", "experiments", "commands", "app", "cli", "research")
 """Rooms of benchmarks; each imports only from rooms before it."""
 
 

@@ -1,0 +1,57 @@
+"""``lrp-axioms serve``: a page on this machine, for one model."""
+
+import secrets
+import socket
+import sys
+from typing import Annotated
+
+import typer
+
+from lrp_axioms.axioms.extras import need
+from lrp_axioms.benchmarks.commands.console import console, loading, mendable
+from lrp_axioms.benchmarks.commands.options import MODEL
+from lrp_axioms.benchmarks.commands.output import answer
+
+PORT = 8765
+
+
+def serve(
+    model: Annotated[str, typer.Argument(**MODEL)] = "embedded",
+    *,
+    port: Annotated[int, typer.Option(min=0, max=65535, help="0: any free port.")] = PORT,
+    device: Annotated[str, typer.Option(help="As in explain.")] = "cpu",
+):
+    """Open a page on this machine that explains texts by several methods side by side."""
+    with mendable():
+        need("serve", "starlette", "uvicorn", extra="app")
+        with loading("the model"):
+            import uvicorn
+
+            from lrp_axioms.benchmarks.app.server import application
+            from lrp_axioms.benchmarks.sources import models
+
+            models.check_device(device)
+            loaded = models.load(model, device=device)
+        token, listening = secrets.token_urlsafe(24), listen(port)
+        port = listening.getsockname()[1]
+        app = application(loaded, token, port)
+    address = f"http://127.0.0.1:{port}/?token={token}"
+    answer(address=address)
+    console.print(address, highlight=False, soft_wrap=True)
+    console.print("Open this address in a browser; Ctrl-C ends the program.", style="dim")
+    sys.stdout.flush()  # a program may wait for the address
+    config = uvicorn.Config(app, log_level="warning", access_log=False, server_header=False)
+    uvicorn.Server(config).run(sockets=[listening])
+
+
+def listen(port: int) -> socket.socket:
+    """Listens on a port of the loopback; ValueError if it is taken."""
+    found = socket.socket()
+    found.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+    try:
+        found.bind(("127.0.0.1", port))
+        found.listen()
+    except OSError as error:
+        found.close()
+        raise ValueError(f"--port {port}: {error.strerror}; pass another one, or 0") from error
+    return found
