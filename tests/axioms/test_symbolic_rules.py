@@ -105,3 +105,18 @@ def test_a_held_root_mean_square_is_that_of_the_row_without_norm_eps():
     (found,) = norms.held_root_mean_square(x, w, r, eps=1)
     z = [sp.Rational(3, 5), sp.Integer(7)]
     assert found == sp.Matrix([[2 * z[0] / (z[0] + 1), 4 * z[1] / (z[1] + 1)]])
+
+
+@pytest.mark.parametrize(("options", "deviation"), [({}, 3), ({"norm_eps": 16}, 5)])
+def test_a_held_deviation_is_the_deviation_of_the_row_and_norm_eps(options, deviation):
+    x, w, bias, r = [1, 7], [3, 5], [2, -1], [2, 4]  # the variance is 9
+    given = (sp.Matrix([row]) for row in (x, w, bias, r))
+    (found,) = norms.held_deviation(*given, eps=sp.Rational(1, 4), **options)
+
+    def message(i, k):
+        z = [Fraction(x[j] * w[k] * (2 * (j == k) - 1), 2 * deviation) for j in range(2)]
+        out = sum(z) + bias[k]
+        return z[i] * r[k] / (out + EPS * sign(out))
+
+    sums = [sum(message(i, k) for k in range(2)) for i in range(2)]
+    assert list(found) == [sp.Rational(x.numerator, x.denominator) for x in sums]
