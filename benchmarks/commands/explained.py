@@ -20,7 +20,7 @@ from lrp_axioms.numeric.results.result import made as made_of
 from lrp_axioms.numeric.results.result import section as section_of
 
 TOP = 8  # tokens of a summary
-WORDS = 8  # lines of a long text in it
+WORDS = 7  # lines of a long text in it
 READ_AT = {"tag": "of", "next token": "after"}
 """Preposition between an explained tag or next token and the token at its column."""
 
