@@ -135,8 +135,8 @@ class Watch:
 
     def is_unseen(self, x: Tensor) -> bool:
         known = (y.is_leaf or hasattr(y, SEEN) for y in (x, x._base) if y is not None)
-        own = x.is_leaf or foreign(type(x.grad_fn))
-        if own or any(known) or x.grad_fn is None:
+        in_python = issubclass(type(x.grad_fn), BackwardCFunction)  # a rule's, or refused by name
+        if x.is_leaf or in_python or any(known) or x.grad_fn is None:
             return False
         return x.grad_fn._sequence_nr() >= self.began
 

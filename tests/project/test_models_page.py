@@ -114,6 +114,12 @@ def test_a_line_of_named_tensors_is_what_is_measured_now(item):
     assert named.row(named.measure(item)) in PAGE.read_text("utf-8").splitlines()
 
 
+@pytest.mark.filterwarnings("ignore")  # torch.jit is deprecated
+def test_functions_of_torchscript_elsewhere_change_no_line_of_named_tensors():
+    torch.jit.script(torch.nn.Identity())
+    assert named.row(named.measure(NAMED[0])) in PAGE.read_text("utf-8").splitlines()
+
+
 def test_a_measurement_at_named_tensors_can_fail():
     one = named.case("vision Transformer", named.OWN)
     assert named.conserved(one) < 1e-9
