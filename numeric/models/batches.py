@@ -224,7 +224,12 @@ def takes_images(model: PreTrainedModel) -> bool:
 
 
 def placeholder(model: PreTrainedModel) -> int | None:
-    """Returns the token that stands for a feature of an image in a text, if there is one."""
+    """Returns the token that stands for a feature of an image in a text, if there is one.
+
+    Where a text reads images by cross-attention, as in Mllama, their token is a word.
+    """
+    if getattr(model.config.get_text_config(), "cross_attention_layers", None):
+        return None
     named = (getattr(model.config, f"image_token_{end}", None) for end in ("id", "index"))
     return next((x for x in named if x is not None), None)
 

@@ -3,6 +3,7 @@
 import numpy as np
 import pytest
 import torch
+from transformers import AutoModelForImageTextToText
 
 from axioms.composites import CP_LRP
 from numeric import Attribution, attribute
@@ -13,7 +14,7 @@ from numeric.models.patches import is_altered
 from numeric.results.overlays import overlay
 from tests.census.build import IMAGES, MIXED, with_inputs
 from tests.census.measure import without_shifts
-from tests.census.sizes import MARK
+from tests.census.sizes import MARK, tiny
 from tests.support.cases import close
 from tests.support.traces import watch
 
@@ -269,3 +270,29 @@ def test_a_picture_is_refused_that_would_mislead(case):
 def test_measures_of_texts_refuse_an_image(measure):
     with pytest.raises(ValueError, match="inputs has pixel_values, and what is asked for is of"):
         measure(*with_inputs("llava", MIXED))
+
+
+def test_the_image_token_of_cross_attention_is_a_word_that_is_left_out():
+    """No feature of the image stands in its place in Mllama."""
+    config = tiny("mllama")
+    seen, config.text_config.cross_attention_layers = config.vision_config, [1]
+    seen.intermediate_layers_indices, seen.vision_output_dim = [0, 1], 3 * seen.hidden_size
+    torch.manual_seed(0)
+    model = AutoModelForImageTextToText.from_config(config).double().eval()
+    ids, tiles = torch.tensor([[12, config.image_token_index, 17, 31, 29]]), seen.max_num_tiles
+    size = (1, 1, tiles, 3, seen.image_size, seen.image_size)
+    inputs = {
+        "input_ids": ids,
+        "attention_mask": torch.ones_like(ids),
+        "pixel_values": torch.randn(size, dtype=torch.float64),
+        "aspect_ratio_ids": torch.ones(1, 1, dtype=torch.int64),
+        "aspect_ratio_mask": torch.ones(1, 1, tiles, dtype=torch.int64),
+        "cross_attention_mask": torch.ones(1, ids.shape[1], 1, tiles, dtype=torch.int64),
+    }
+    found = attribute(model, inputs, "loo")
+    for n in range(ids.shape[1]):
+        mask = inputs["attention_mask"].index_fill(1, torch.tensor([n]), 0)
+        with torch.no_grad():
+            less = model(**inputs | {"attention_mask": mask}).logits[:, -1, found.target.item()]
+        close(found.relevance[:, n], found.logit - less)
+    assert found.relevance[0, 1].abs() > 1e-3
