@@ -76,11 +76,7 @@ def application(loaded: Classifier, token: str, port: int) -> Starlette:
         return HTMLResponse(template.render(about=work.about(loaded), **parts))
 
     async def explain(request: Request) -> Response:
-        def found(asked: work.Asked) -> Response:
-            data = work.answer(loaded, asked)
-            return JSONResponse(data)
-
-        return await _answered(request, found)
+        return await _answered(request, lambda asked: JSONResponse(work.answer(loaded, asked)))
 
     async def download(request: Request) -> Response:
         kind = request.path_params["kind"]

@@ -9,7 +9,7 @@ from typing import Any
 import numpy as np
 import torch
 
-from lrp_axioms.benchmarks.commands.audit import text_inputs
+from lrp_axioms.benchmarks.commands.audit import data_of, text_inputs
 from lrp_axioms.benchmarks.commands.console import check_names
 from lrp_axioms.benchmarks.commands.explained import Explained, explain_text
 from lrp_axioms.benchmarks.commands.targets import parse_target
@@ -154,7 +154,6 @@ def file(loaded: Classifier, asked: Asked, kind: str) -> bytes:
 def audited(loaded: Classifier, asked: Asked) -> str:
     """Audits the explanation by the first method, and returns the page of the audit."""
     from lrp_axioms.numeric.auditing.audit import audit
-    from lrp_axioms.numeric.auditing.data import Subject, plain
     from lrp_axioms.numeric.auditing.page import page as page_of
 
     method = asked.methods[0]
@@ -162,14 +161,7 @@ def audited(loaded: Classifier, asked: Asked) -> str:
     inputs, given = text_inputs(loaded, [asked.text])
     target = parse_target(loaded, asked.target, None, given["tokens"])
     found = audit(loaded.model, inputs.to(loaded.model.device), method, target)
-    subject = Subject(
-        model=loaded.name,
-        input=given["input"],
-        tokens=tuple(given["tokens"]),
-        label=loaded.said(found.target, given["tokens"]),
-        explains=loaded.explains,
-    )
-    return page_of(plain(found, subject, worst=10))
+    return page_of(data_of(found, loaded, given))
 
 
 def written(loaded: Classifier, asked: Asked, count: int) -> str:

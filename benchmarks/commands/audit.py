@@ -167,9 +167,15 @@ def _pattern():
 def _audited(classifier, inputs, given, method, target, epsilon, worst):
     with problems.status("auditing"):
         from lrp_axioms.numeric.auditing.audit import audit
-        from lrp_axioms.numeric.auditing.data import Subject, plain
 
         found = audit(classifier.model, inputs, method, target, epsilon=epsilon)
+    return data_of(found, classifier, given, worst)
+
+
+def data_of(found, classifier, given, worst=10):
+    """Returns an audit as plain data, with the names of its model, input and label."""
+    from lrp_axioms.numeric.auditing.data import Subject, plain
+
     subject = Subject(
         model=classifier.name,
         input=given["input"],

@@ -85,19 +85,17 @@ def explain(
         note_unknown(loaded, [*texts, options["contrast"] or "", reply or ""])
         if chat and not loaded.tokenizer.chat_template:
             raise ValueError(f"--chat: the tokenizer of {name} has no chat template; leave it out")
-        options |= {"answer": reply, "method": method} | (
-            {"max_new_tokens": count} if count else {}
-        )
+        options |= {"method": method}
+        options |= {"answer": reply} if count is None else {"max_new_tokens": count}
         numbers = count_from(1)
         with noting(), problems.status("explaining what is written") as status:
 
             def of_one(text):
-                if keep:
-                    tell = lambda n, _row: status.update(f"explained {n + 1} written tokens")
-                    folder = keep if len(texts) == 1 else keep / f"text-{next(numbers)}"
-                    options.update(keep=folder, each=tell)
+                folder = keep if len(texts) == 1 else keep and keep / f"text-{next(numbers)}"
+                tell = lambda n, _row: status.update(f"explained {n + 1} written tokens")
+                kept = {"keep": folder, "each": tell} if keep else {}
                 prompt = [{"role": "user", "content": text}] if chat else text
-                return explain_generation(loaded.model, loaded.tokenizer, prompt, **options)
+                return explain_generation(loaded.model, loaded.tokenizer, prompt, **options, **kept)
 
             found = each(texts, of_one, called)
     title = Path(name).resolve().name if Path(name).is_dir() else name

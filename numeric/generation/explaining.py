@@ -4,6 +4,7 @@ import reprlib
 from collections.abc import Iterator, Mapping, Sequence
 from functools import partial
 from os import PathLike
+from pathlib import Path
 from typing import Any
 
 import torch
@@ -150,12 +151,14 @@ def explain_generations(
     answers: Sequence[Any] | None = None,
     contrasts: Sequence[Any] | None = None,
     segments: Sequence[Mapping[str, Place]] | None = None,
+    keep: str | PathLike[str] | None = None,
     **options: Any,
 ) -> list[Generation]:
     """Calls ``explain_generation`` for each prompt of a list or a batch, without padding.
 
     ``prompts`` is a list of texts, ids or chats, or a tokenizer's batch, whose masked tokens at the
-    ends of its rows are left out.  ``answers``, ``contrasts`` and ``segments`` have one per prompt.
+    ends of its rows are left out.  ``answers``, ``contrasts`` and ``segments`` have one per prompt,
+    and the folder ``keep`` has a folder for each: text-1, text-2 and so on.
     Options and errors are described in ``explain_generation``.
     Raises ValueError for no prompts, another number of answers, and a mask with holes.
     """
@@ -164,6 +167,8 @@ def explain_generations(
         raise ValueError(f"prompts={reprlib.repr(prompts)}: pass a list with at least one prompt")
     given = {"answers": answers, "contrasts": contrasts, "segments": segments}
     own: dict[str, Any] = {name: x for name, x in given.items() if x is not None}
+    if keep is not None:
+        own["keep"] = [Path(keep, f"text-{n + 1}") for n in range(len(rows))]
     wrong = [
         f"{name}={reprlib.repr(x)}: pass one per prompt, {len(rows)} in all"
         for name, x in own.items()
@@ -171,12 +176,11 @@ def explain_generations(
     ]
     if wrong:
         raise ValueError("\n".join(wrong))
-    one = {"answers": "answer", "contrasts": "contrast", "segments": "segments"}
+    one = {"answers": "answer", "contrasts": "contrast"}
+    each = [{one.get(name, name): x[n] for name, x in own.items()} for n in range(len(rows))]
     return [
-        explain_generation(
-            model, tokenizer, row, **options, **{one[name]: x[n] for name, x in own.items()}
-        )
-        for n, row in enumerate(rows)
+        explain_generation(model, tokenizer, row, **options, **more)
+        for row, more in zip(rows, each, strict=True)
     ]
 
 

@@ -49,8 +49,9 @@ class Kept:
         try:
             found = json.loads(self.file.read_bytes())
             call, text = found["call"], found["text"]
-            if not all(type(x) is int for ids in text for x in ids) or len(text) != 2:
-                raise ValueError("its text is no ids")
+            ids = [x for part in text for x in part]
+            if not isinstance(call, dict) or len(text) != 2 or {*map(type, ids)} - {int}:
+                raise ValueError("it has no call, or its text is no ids")
         except (ValueError, KeyError, TypeError) as error:
             raise ValueError(f"{self.file} was changed ({error}): pass another folder") from error
         names = [x for x in {**self.call, **call} if call.get(x) != self.call.get(x)]

@@ -168,7 +168,8 @@ class Section:
 
     def by_size(self) -> list[dict[str, str]]:
         """Returns the cells with the largest relevance first."""
-        return sorted(self.cells(), key=lambda cell: -abs(float(cell["value"])))
+        cells = list(self.cells())
+        return [cells[n] for n in by_size(self.relevance)]
 
     def terminal(self) -> tuple[Text, Text, Text, Table, Text]:
         """Returns title, coloured text, legend, numbers and caption, for rich."""
@@ -182,10 +183,15 @@ def legend(explained: str) -> str:
 
 
 def underlined(relevance: Sequence[float]) -> list[bool]:
-    """Decides for each token whether it speaks against by at least ``LEAST`` of the largest."""
+    """Decides for each token whether it speaks against by more than ``LEAST`` of the largest."""
     values = np.asarray(relevance, dtype=float)
     found: list[bool] = (values < -LEAST * np.abs(values).max(initial=0.0)).tolist()
     return found
+
+
+def by_size(relevance: Sequence[float]) -> list[int]:
+    """Returns the places of tokens, with the largest relevance first."""
+    return sorted(range(len(relevance)), key=lambda n: -abs(relevance[n]))
 
 
 def colours(relevance: Sequence[float]) -> list[tuple[int, int, int]]:
@@ -222,8 +228,7 @@ def terminal(
 def largest(tokens: Sequence[str], relevance: Sequence[float], count: int) -> Table:
     """Lists the ``count`` tokens with most relevance by size, in their order, with columns."""
     table = _table("column", "token", "largest relevance")
-    order = sorted(range(len(tokens)), key=lambda n: -abs(relevance[n]))
-    for n in sorted(order[:count]):
+    for n in sorted(by_size(relevance)[:count]):
         table.add_row(str(n), Text(tokens[n]), f"{relevance[n]:+z.4f}")
     return table
 

@@ -278,11 +278,9 @@ def _caption(a: Attribution, sample: int) -> str:
 
 def conservation(says: str) -> str:
     """Writes the catalogue's "yes" or "no" and its reason as the predicate of one sentence."""
-    verdict, rest = says[: len("yes")].strip(" :,"), says[len("yes") :].lstrip(",: ")
-    if verdict == "yes":
-        rest = rest.removeprefix("but ")
-        return f"conserves relevance, {'except where ' * ('but ' in says)}{rest}"
-    return "does not conserve relevance" + says.removeprefix("no")
+    if says.startswith("no"):
+        return "does not conserve relevance" + says.removeprefix("no")
+    return "conserves relevance" + says.removeprefix("yes").replace(", but ", ", except where ")
 
 
 def _in_percent(residual: float, logit: float) -> str:

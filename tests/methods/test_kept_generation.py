@@ -10,7 +10,7 @@ import pytest
 import torch
 
 from benchmarks.sources import models
-from numeric import explain_generation
+from numeric import explain_generation, explain_generations
 from numeric.results.result import Attribution
 
 ROOT = Path(__file__).parents[2]
@@ -53,6 +53,26 @@ def are_equal(x, y):
 def plain(lm):
     """A call that tells its rows, so that they are found in the same groups."""
     return call(lm, each=lambda _number, _row: None)
+
+
+def test_each_prompt_of_several_is_kept_in_a_folder_of_its_own(lm, tmp_path):
+    prompts, answers = [PROMPT, PROMPT], ["; anna", "; bert"]
+    how = {"answers": answers, "keep": tmp_path}
+    one = explain_generations(lm.model, lm.tokenizer, prompts, **how)
+    assert sorted(x.name for x in tmp_path.iterdir()) == ["text-1", "text-2"]
+    again = explain_generations(lm.model, lm.tokenizer, prompts, **how)
+    for x, y in zip(one, again, strict=True):
+        assert are_equal(x, y)
+
+
+def test_a_kept_call_that_was_changed_is_refused(lm, tmp_path):
+    call(lm, keep=tmp_path)
+    (file,) = tmp_path.glob("*.json")
+    data = json.loads(file.read_bytes())
+    for wrong in ({"call": []}, {"text": [["1"], [2]]}, {"text": [[1]]}, {"text": 3}):
+        file.write_text(json.dumps(data | wrong))
+        with pytest.raises(ValueError, match=r"was changed .*pass another folder"):
+            call(lm, keep=tmp_path)
 
 
 def test_rows_are_told_as_they_are_found(lm, plain):

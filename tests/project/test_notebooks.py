@@ -30,7 +30,6 @@ from benchmarks.experiments.table2 import HINGES
 from benchmarks.sources import data, models
 from numeric.results.render import LEGEND
 from paper_notebooks import build
-from paper_notebooks.output import without_tags
 
 ROOT = Path(__file__).resolve().parents[2]
 KEPT = ROOT / "paper_notebooks"
@@ -311,27 +310,3 @@ def test_an_unknown_name_and_a_wrong_number_are_refused(capsys):
     with pytest.raises(SystemExit, match="2"):
         build.main(["08_none", "--examples", "sst2=0"])
     assert "08_none, sst2=0: pass NAME of 01_proofs" in capsys.readouterr().err
-
-
-@pytest.mark.parametrize("name", NAMES)
-def test_no_text_of_a_notebook_begins_a_tag(name):
-    """A tag such as <s> would strike out all paragraphs that follow."""
-    cells = nbformat.read(KEPT / f"{name}.ipynb", 4).cells
-    texts = [cell.source for cell in cells if cell.cell_type == "markdown"]
-    texts += [
-        output.data["text/markdown"]
-        for cell in cells
-        for output in cell.get("outputs", ())
-        if "text/markdown" in output.get("data", ())
-    ]
-    assert texts
-    assert not [
-        x
-        for text in texts
-        for x in re.findall(r"`[^`]*`|\$[^$]*\$|(?<!\\)(</?[a-zA-Z][\w-]*(?=[\s/>]))", text)
-        if x
-    ]
-
-
-def test_a_tag_is_escaped_outside_of_code():
-    assert without_tags("of <s> and `<s>`, 1 < 2") == r"of \<s> and `<s>`, 1 < 2"
