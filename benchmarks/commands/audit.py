@@ -15,7 +15,14 @@ from lrp_axioms.benchmarks.commands.console import (
     problems,
 )
 from lrp_axioms.benchmarks.commands.explain import is_text, pair
-from lrp_axioms.benchmarks.commands.options import Column, MethodOfRules, ModelFirst, Page, Target
+from lrp_axioms.benchmarks.commands.options import (
+    Column,
+    Contrast,
+    MethodOfRules,
+    ModelFirst,
+    Page,
+    Target,
+)
 from lrp_axioms.benchmarks.commands.output import answer, present
 from lrp_axioms.benchmarks.sources.faults import check_sentence
 from lrp_axioms.numeric.methods.catalogue import WITH_RULES
@@ -40,6 +47,7 @@ def audit(
     epsilon: Annotated[float, typer.Option(help="Stabiliser of the rules; 0: the limit.")] = 0.0,
     target: Target = None,
     column: Column = None,
+    contrast: Contrast = None,
     image: Annotated[
         Path | None, typer.Option(help="For an image model; default: a fixed pattern.")
     ] = None,
@@ -58,7 +66,7 @@ def audit(
     with mendable(catch=(ValueError, OSError, LookupError, ZeroDivisionError)):
         from lrp_axioms.benchmarks.commands.targets import parse_target
 
-        goal = parse_target(classifier, target, column, given["tokens"])
+        goal = parse_target(classifier, target, column, given["tokens"], contrast)
         facts = _audited(classifier, inputs, given, method, goal, epsilon, worst)
     if html:  # before anything is printed, which a reader may stop
         from lrp_axioms.numeric.auditing.page import page
@@ -174,13 +182,14 @@ def _audited(classifier, inputs, given, method, target, epsilon, worst):
 
 def data_of(found, classifier, given, worst=10):
     """Returns an audit as plain data, with the names of its model, input and label."""
+    from lrp_axioms.benchmarks.commands.targets import said_of
     from lrp_axioms.numeric.auditing.data import Subject, plain
 
     subject = Subject(
         model=classifier.name,
         input=given["input"],
         tokens=tuple(given["tokens"]),
-        label=classifier.said(found.target, given["tokens"]),
+        label=said_of(classifier, found.target, given["tokens"]),
         explains=classifier.explains,
     )
     return plain(found, subject, worst=worst)

@@ -19,7 +19,7 @@ from lrp_axioms.benchmarks.commands.console import (
     loading,
     mendable,
 )
-from lrp_axioms.benchmarks.commands.options import Column, Method, Target, completing
+from lrp_axioms.benchmarks.commands.options import Column, Contrast, Method, Target, completing
 from lrp_axioms.benchmarks.commands.output import answer, note, noting, present, write_each
 from lrp_axioms.benchmarks.names import MODELS
 from lrp_axioms.benchmarks.sources.faults import check_sentence, some
@@ -70,9 +70,7 @@ def explain(
             autocompletion=completing(generated.UNITS),
         ),
     ] = "token",
-    contrast: Annotated[
-        str | None, typer.Option(help="With --generate: why not this text.")
-    ] = None,
+    contrast: Contrast = None,
     segment: Annotated[
         list[str] | None,
         typer.Option(metavar="NAME=PART", help="With --generate: a part of the text; repeatable."),
@@ -129,9 +127,9 @@ def explain(
         if writes:
             apart = {"--target": target, "--column": column, "--span": span, "--layers": by_layer}
             generated.check(by, apart)
-        named = generated.parse_segments(segment or [], contrast, by, written=writes)
+        named = generated.parse_segments(segment or [], by, written=writes)
         generated.check_keep(keep, contrast, written=writes)
-        columns = None if span is None else span_of(span, target, column)
+        columns = None if span is None else span_of(span, target, column, contrast)
         options = options_of(method, budget)
         if by_layer:
             check_names("--layers --method", [method], WITH_RULES)
@@ -154,7 +152,7 @@ def explain(
         if loaded.explains == "answer":
             texts = [pair(texts)]
         options |= {"at": numbered_layers(loaded.model)} if by_layer else {}
-        goal = partial(parse_target, loaded, target, column)
+        goal = partial(parse_target, loaded, target, column, contrast=contrast)
         given = {"model": model, "method": method, "target": goal, "columns": columns}
         one = partial(explain_text, loaded, options=options, **given)
         with noting():
@@ -238,14 +236,15 @@ def pair(texts: Sequence[str]) -> tuple[str, str]:
     return question, context
 
 
-def span_of(bounds: str, target: str | None, column: int | None):
+def span_of(bounds: str, *others: str | int | None):
     """Parses --span FIRST:END to a function from a text's number of tokens to its columns.
 
+    ``others`` are --target, --column and --contrast.
     Raises ValueError for a malformed span, or beside another target; the function raises it for a
     span outside the text.
     """
-    if target is not None or column is not None:
-        raise ValueError(f"--span {bounds}: leave --target and --column out")
+    if any(x is not None for x in others):
+        raise ValueError(f"--span {bounds}: leave --target, --column and --contrast out")
     found = re.fullmatch(r"(-?\d+):(-?\d*)", bounds)
     if not found:
         raise ValueError(f"--span {bounds}: pass FIRST:END, such as 3:6, or -3: for the last three")

@@ -10,6 +10,7 @@ from rich.text import Text
 
 from lrp_axioms.axioms.composites import UnassignedOperation
 from lrp_axioms.benchmarks.commands.output import LINES, first_lines, note
+from lrp_axioms.benchmarks.commands.targets import said_of
 from lrp_axioms.benchmarks.errors import UnavailableError
 from lrp_axioms.benchmarks.sources.faults import some
 from lrp_axioms.numeric.models.facts import facts_of
@@ -113,17 +114,28 @@ def explain_text(
         said = words(spanned.start, spanned.stop)
         why = f"the token{'s' * (len(spanned) > 1)} {said!r}"
     else:
-        said = loaded.said(a.target[0].tolist(), tokens)
-        why = f"the {loaded.explains} {said!r}"
-        if loaded.explains == "class":
-            why = named(a.target[0].item(), said)
-        for term in terms(target) if loaded.explains in READ_AT else ():
-            if term.at is not None:
-                why += f" {READ_AT[loaded.explains]} {words(term.at, term.at + 1)!r}"
+        said = said_of(loaded, a.target[0].tolist(), tokens)
+        why = _why(loaded, a.target[0].tolist(), said)
+        places = {x.at for x in terms(target)} if loaded.explains in READ_AT else set()
+        for at in places - {None}:
+            why += f" {READ_AT[loaded.explains]} {words(at, at + 1)!r}"
     maps = layer_maps(a, tokens, shifted=shifted)
     explains = "target" if spanned else loaded.explains
-    section = section_of(a, 0, why=why, explains=explains, maps=maps)
+    compared = not spanned and loaded.explains != "answer" and a.target.ndim > 1
+    number = "logit difference" if compared else "logit"
+    section = section_of(a, 0, why=why, explains=explains, number=number, maps=maps)
     return Explained(text, replace(a, model=model), said, section)
+
+
+def _why(loaded, label: int | list[int], said: str) -> str:
+    """Names an explained label, or two that are compared, for a title."""
+    if loaded.explains == "answer":
+        return f"the answer {said!r}"
+    if loaded.explains == "class":
+        name, noun = (lambda n: named(n, loaded.label(n))), ""
+    else:
+        name, noun = (lambda n: repr(loaded.label(n))), f"the {loaded.explains} "
+    return noun + " rather than ".join(map(name, label if isinstance(label, list) else [label]))
 
 
 def named(number: int, label: str) -> str:

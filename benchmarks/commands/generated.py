@@ -45,12 +45,10 @@ def check(by: str, apart: dict[str, object]) -> None:
         )
 
 
-def parse_segments(
-    parts: list[str], contrast: str | None, by: str, *, written: bool
-) -> dict[str, str] | None:
+def parse_segments(parts: list[str], by: str, *, written: bool) -> dict[str, str] | None:
     """Returns the parts NAME=PART by name; ValueError for others, and where nothing is written."""
-    if not written and (parts or contrast is not None):
-        raise ValueError("--contrast and --segment are of texts that are written: add --generate N")
+    if not written and parts:
+        raise ValueError("--segment is of texts that are written: add --generate N")
     found = {name: place for name, _, place in (part.partition("=") for part in parts)}
     if len(found) < len(parts) or not all({*found, *found.values()}):
         raise ValueError(f"--segment {', '.join(parts)}: pass NAME=PART, each with its own name")

@@ -46,6 +46,12 @@ Column = Annotated[
     int | None,
     typer.Option(min=0, help="Which token's tag or prediction, from 0; where an answer begins."),
 ]
+Contrast = Annotated[
+    str | None,
+    typer.Option(
+        help="Why not this class, tag or token; with --generate and --answer, why not this text."
+    ),
+]
 Address = Annotated[
     str | None, typer.Option(help="With --engine ray: its HOST:PORT; default: this machine.")
 ]

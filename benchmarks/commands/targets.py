@@ -10,14 +10,23 @@ from lrp_axioms.numeric.targets import Target, answer, logit
 from lrp_axioms.numeric.targets.naming import label_numbers, resolve_names, single_token, text_ids
 
 
-def parse_target(loaded, name: str | None, column: int | None, tokens: Sequence[str]):
+def parse_target(
+    loaded,
+    name: str | None,
+    column: int | None,
+    tokens: Sequence[str],
+    contrast: str | None = None,
+):
     """Returns a target for ``attribute`` and ``audit`` from ``--target`` and ``--column``.
 
     name: the number or name of a class or tag; the id, text or vocabulary entry of a token; the
         words of an answer
     column: of ``tokens``; by default a masked token is read at the one mask
+    contrast: named like the target; its logit is subtracted
     Raises one ValueError for both options, which lists the legal values for this head.
     """
+    if contrast is not None:
+        return _difference(loaded, name, column, tokens, contrast)
     if loaded.explains == "answer":
         return _answer(loaded, name, column, tokens)
     faults = list(_problems(loaded, column, tokens))
@@ -32,6 +41,26 @@ def parse_target(loaded, name: str | None, column: int | None, tokens: Sequence[
         column = tokens.index(loaded.tokenizer.mask_token)
     label = found.terms[0].label if isinstance(found, Target) else found
     return label if column is None else logit(label, at=column)
+
+
+def _difference(loaded, name, column, tokens, contrast) -> Target:
+    if loaded.explains == "answer":
+        raise ValueError(f"--contrast {contrast!r}: an answer has none; leave it out")
+    one = parse_target(loaded, name, column, tokens)
+    try:
+        other = parse_target(loaded, contrast, column, tokens)
+    except ValueError as error:
+        raise ValueError(f"--contrast {contrast!r}: {error}") from error
+    one, other = (x if isinstance(x, Target) else logit(x) for x in (one, other))
+    return one - other
+
+
+def said_of(loaded, label: int | list[int], tokens: Sequence[str]) -> str:
+    """Describes an explained label in words; ValueError for one that is its own contrast."""
+    said = loaded.said(label, tokens)
+    if loaded.explains != "answer" and isinstance(label, list) and label[1:] == label[:1]:
+        raise ValueError(f"the contrast is the target itself, {said!r}: pass another as --contrast")
+    return said
 
 
 def _problems(loaded, column, tokens) -> Iterator[str]:

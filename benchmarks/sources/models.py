@@ -2,7 +2,7 @@
 
 import os
 import warnings
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
@@ -69,11 +69,11 @@ class Classifier:
         return str(self.model.config.id2label.get(target, target))
 
     def said(self, target: int | list[int], tokens: Sequence[str]) -> str:
-        """Describes a target in words; an answer is a part of ``tokens``."""
-        if isinstance(target, list) and len(target) > 1:
+        """Describes a target, or two that are compared; an answer is a part of ``tokens``."""
+        if self.explains == "answer" and isinstance(target, list):
             first, last = target
             return " ".join(tokens[first : last + 1])
-        return self.label(target[0] if isinstance(target, list) else target)
+        return rather(self.label, target)
 
 
 @dataclass(frozen=True)
@@ -85,8 +85,13 @@ class ImageClassifier:
     name: str
     explains: str = "class"
 
-    def said(self, target: int, tokens: Sequence[str]) -> str:
-        return str(self.model.config.id2label.get(target, target))
+    def said(self, target: int | list[int], tokens: Sequence[str]) -> str:
+        return rather(lambda n: str(self.model.config.id2label.get(n, n)), target)
+
+
+def rather(label: Callable[[int], str], target: int | list[int]) -> str:
+    """Returns a target in words, "one rather than other" for two."""
+    return " rather than ".join(map(label, target if isinstance(target, list) else [target]))
 
 
 def load(

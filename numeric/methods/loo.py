@@ -8,16 +8,18 @@ import torch
 from torch import Tensor
 from transformers import PreTrainedModel
 
+from lrp_axioms.numeric.methods import memory_budget
 from lrp_axioms.numeric.methods.budget import by_groups
 from lrp_axioms.numeric.methods.image_loo import without_patches
 from lrp_axioms.numeric.methods.masking import masked_logits
-from lrp_axioms.numeric.methods.memory_budget import AUTO
 from lrp_axioms.numeric.methods.removals import check
 from lrp_axioms.numeric.methods.shared import whole
 from lrp_axioms.numeric.models import heads
 from lrp_axioms.numeric.models.batches import Batch, places_of_images
 from lrp_axioms.numeric.targets.readout import Found, Readout
 
+Without = Callable[[Tensor, Tensor], Tensor]
+Told = Callable[[Tensor, Tensor, Tensor], object]
 DTYPES = ("float64", "float32", "bfloat16", "float16")
 
 
@@ -28,11 +30,12 @@ def leave_one_out(
     *,
     batch_size: int = 128,
     removal: str | int = "attention-mask",
-    memory: int | str = AUTO,
+    memory: int | str = memory_budget.AUTO,
     dtype: str | None = None,
     budget: int | None = None,
     patch: int | None = None,
     groups: int | Tensor | None = None,
+    each: Told | None = None,
 ) -> Iterator[Found]:
     """Computes LOO_i = f(x) - f(x without i) by the attention mask (Sec. 2.1, 4.1).
 
@@ -49,6 +52,9 @@ def leave_one_out(
     (``by_groups``, which also describes the ``details``).
     In an encoder with a decoder the tokens of both texts are left out, except the first of the
     decoder, because its first row would have nothing to attend to: its relevance is 0.
+    ``each(example, part, lost)`` is told the losses of every ``batch_size`` copies as they come:
+    (copy,) rows of the batch, (copy, token) what each copy leaves out, and (copy, target), in
+    logits.  An error that it raises ends the call.  In a text with an image it is told of words.
     Patches of an image give way to the mean patch (``image_loo``), ``patch`` pixels wide.  In a
     text with an image, placeholders of the image stay where they are, and have relevance 0.
     Nothing makes these differences add up to the logit; ``residual`` is the difference.
@@ -62,10 +68,11 @@ def leave_one_out(
         targets, logits, lost, grid = without_patches(model, batch, readout, patch, batch_size)
         images = [*lost]
     if batch.pixel_values is not None and batch.input_ids is None:
-        if removal != "attention-mask" or not all(x is None for x in (dtype, budget, groups)):
-            raise ValueError("removal, dtype, budget and groups are of texts: leave them out")
-        for each, logit, own in zip(targets, logits, lost, strict=True):
-            yield Found(own, each.target, logit, dict(grid))
+        own = dtype, budget, groups, each
+        if removal != "attention-mask" or any(x is not None for x in own):
+            raise ValueError("removal, dtype, budget, groups and each are of texts: leave them out")
+        for target, logit, own in zip(targets, logits, lost, strict=True):
+            yield Found(own, target.target, logit, dict(grid))
         return
     texts = losses(
         model, batch, readout, batch_size=batch_size, removal=removal, memory=memory, dtype=dtype
@@ -75,15 +82,16 @@ def leave_one_out(
         words[:, : batch.ids.shape[1]] &= ~places_of_images(model, batch)
     needed = words & _first_seen_tokens(batch, texts.readout)
     every = max(1, int(words.sum(dim=1).max())) if budget is None else budget
-    relevance, details = by_groups(texts.without, words, budget=every, groups=groups, needed=needed)
+    without = texts.without if each is None else _telling(texts.without, each, batch_size)
+    relevance, details = by_groups(without, words, budget=every, groups=groups, needed=needed)
     targets = texts.readout.targets
     images = images if batch.mixed else [None] * len(targets)
-    each_target = zip(targets, texts.logits, texts.starts, relevance, images, strict=True)
-    for each, logit, start, own, image in each_target:
+    of_targets = zip(targets, texts.logits, texts.starts, relevance, images, strict=True)
+    for target, logit, start, own, image in of_targets:
         found = {} if budget is None else dict(details)
         found |= {} if image is None else {"patches": image} | grid
         found |= {} if dtype is None else {"logit_in_dtype": start}
-        yield Found(own, each.target, logit, found)
+        yield Found(own, target.target, logit, found)
 
 
 @dataclass(frozen=True, eq=False)
@@ -99,7 +107,20 @@ class Losses:
     readout: Readout
     logits: list[Tensor]
     starts: Tensor
-    without: Callable[[Tensor, Tensor], Tensor]
+    without: Without
+
+
+def _telling(without: Without, each: Told, size: int) -> Without:
+    """Leaves out parts of texts in turn, ``size`` copies at a time, and tells the losses."""
+    memory_budget.check_batch_size(size)
+
+    def found(example: Tensor, part: Tensor) -> Iterator[Tensor]:
+        for copies in zip(example.split(size), part.split(size), strict=True):
+            lost = without(*copies)
+            each(*copies, lost)
+            yield lost
+
+    return lambda example, part: torch.cat([*found(example, part)])
 
 
 def losses(

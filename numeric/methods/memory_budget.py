@@ -37,8 +37,7 @@ def chunks(
     Copies of like length, and further ones up to ``least`` tokens, where these fit.
     Raises ValueError for a budget or a ``batch_size`` below one copy.
     """
-    if type(batch_size) is not int or batch_size < 1:
-        raise ValueError(f"batch_size={batch_size!r}: pass a whole number of copies, at least 1")
+    check_batch_size(batch_size)
     budget = _budget(memory, device, on_cpu, largest=int(need.max()) if len(need) else 0)
     order = lengths.argsort(descending=True, stable=True)
     while len(order):
@@ -48,6 +47,12 @@ def chunks(
         size = min(batch_size, max(1, fit), max(alike, least // int(longest)))
         yield order[:size]
         order = order[size:]
+
+
+def check_batch_size(size: int) -> None:
+    """Raises ValueError for a number of copies that is not whole, or below 1."""
+    if type(size) is not int or size < 1:
+        raise ValueError(f"batch_size={size!r}: pass a whole number of copies, at least 1")
 
 
 def bytes_of_a_copy(

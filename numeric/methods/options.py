@@ -10,6 +10,8 @@ from lrp_axioms.axioms.composites import Composite
 from lrp_axioms.numeric.methods.catalogue import METHODS, WITH_RULES, Method, by_rules
 from lrp_axioms.numeric.spelling import NAME, did_you_mean
 
+TELLS = ("each",)  # functions that are told of progress, and change no number
+
 
 def composite_of(method: str | Composite, share: str | None) -> tuple[str, Composite, str]:
     """Returns the name and the rules of a method by rules, and its default share if none is given.
@@ -29,7 +31,7 @@ def composite_of(method: str | Composite, share: str | None) -> tuple[str, Compo
 def resolve(
     method: str | Composite, options: Mapping[str, Any]
 ) -> tuple[str, Callable[..., Any], dict[str, Any]]:
-    """Returns the method's name, its function with all options bound, and these options.
+    """Returns the method's name, its function with all options bound, and options of a record.
 
     Raises ValueError for an unknown method and TypeError for an unknown option.
     """
@@ -55,7 +57,8 @@ def resolve(
     said = [_problem(key, value, defaults[key]) for key, value in options.items()]
     if problems := [x for x in said if x]:
         raise ValueError("\n".join(problems))
-    return found.name, partial(found.run, **used), used
+    kept = {key: value for key, value in used.items() if key not in TELLS}
+    return found.name, partial(found.run, **used), kept
 
 
 def _problem(name: str, value: Any, default: Any) -> str | None:

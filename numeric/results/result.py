@@ -243,9 +243,13 @@ def section(
     *,
     why: str = "",
     explains: str = "target",
+    number: str = "logit",
     maps: Sequence[LayerMap] = (),
 ) -> render.Section:
-    """Makes a section of one example: why the target, or ``why``; ``explains`` is its noun."""
+    """Makes a section of one example: why the target, or ``why``; ``explains`` is its noun.
+
+    ``number`` names the explained number.
+    """
     lines = a.lines(sample)
     tokens = [str(n) if token is None else token for n, token, _ in lines]
     relevance = [value for *_, value in lines]
@@ -253,16 +257,16 @@ def section(
     legend = render.legend(explains)
     if a.method == ROLLOUT:
         title, legend = f"{ROLLOUT}: where the model attends", "Red: the larger share of attention."
-    return render.Section(tokens, relevance, title, _caption(a, sample), legend, maps)
+    return render.Section(tokens, relevance, title, _caption(a, sample, number), legend, maps)
 
 
-def _caption(a: Attribution, sample: int) -> str:
-    """Writes the sum of one example's relevance, in words."""
+def _caption(a: Attribution, sample: int, number: str) -> str:
+    """Writes the sum of one example's relevance, in words; ``number`` is the explained one."""
     if a.method == ROLLOUT:
         return "Shares of attention, which are not logits: they sum to 1 whatever the model says."
     of_image = None if a.patches is None else a.patches[sample].sum().item()
     image = "" if of_image is None else f" + the image {of_image:+z.4f}"
-    number = a.options.get("measure", "logit")
+    number = a.options.get("measure", number)
     said = (
         f"{number.capitalize()} {a.logit[sample]:+z.4f} = relevance of the tokens "
         f"{a.relevance[sample].sum():+z.4f}{image} + residual {a.residual[sample]:+z.4f}."
@@ -271,8 +275,8 @@ def _caption(a: Attribution, sample: int) -> str:
 
     if a.method not in METHODS:
         return said
-    if METHODS[a.method].composite and number == "logit":
-        said += _in_percent(a.residual[sample].item(), a.logit[sample].item())
+    if METHODS[a.method].composite and number.startswith("logit"):
+        said += _in_percent(number, a.residual[sample].item(), a.logit[sample].item())
     return f"{said} {a.method} {conservation(METHODS[a.method].conserves)}."
 
 
@@ -283,14 +287,14 @@ def conservation(says: str) -> str:
     return "conserves relevance" + says.removeprefix("yes").replace(", but ", ", except where ")
 
 
-def _in_percent(residual: float, logit: float) -> str:
-    """Compares the residual with its logit, in words; nothing if it is below half a percent."""
+def _in_percent(number: str, residual: float, logit: float) -> str:
+    """Compares the residual with the explained number, in words; nothing if it is below half a percent."""
     if abs(residual) < 0.005 * abs(logit) or not logit:
         return ""
     share = residual / logit
     if share > 0:
-        return f" {share:.0%} of the logit did not reach the tokens; `audit` says where it went."
-    return f" The tokens received {-share:.0%} more than the logit; `audit` says from where."
+        return f" {share:.0%} of the {number} did not reach the tokens; `audit` says where it went."
+    return f" The tokens received {-share:.0%} more than the {number}; `audit` says from where."
 
 
 def page(found: Sequence[render.Section], a: Attribution) -> str:

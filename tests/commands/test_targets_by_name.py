@@ -105,6 +105,37 @@ def test_a_contrast_and_segments_are_of_what_is_generated(told):
     assert (found["contrast"], found["scale"]) == (" pen", "log-probability difference")
 
 
+def test_a_contrast_is_subtracted_in_explanations_and_audits(told):
+    call = ["embedded", "not a bad film", "--target", "positive", "--contrast", "negative"]
+    (found,) = told("explain", *call)["texts"]
+    loaded = models.load("embedded")
+    want = explain(loaded.model, loaded.tokenizer, call[1], target=logit(1) - logit(0))
+    assert found["relevance"] == want.relevance[0].tolist()
+    assert (found["target"], found["said"]) == ([1, 0], "positive rather than negative")
+    assert found["logit"] == want.logit.item()
+    audited = told("audit", *call)
+    assert audited["logit"] == pytest.approx(want.logit.item(), rel=1e-5)
+    assert audited["label"] == "positive rather than negative"
+
+
+def test_the_contrast_of_a_predicted_token_is_a_token(told):
+    call = ["embedded-lm", "anna apple bert pen ; anna", "--contrast", "pen"]
+    (found,) = told("explain", *call)["texts"]
+    assert found["said"].split() == ["apple", "rather", "than", "pen"]
+    loaded = models.load("embedded-lm")
+    target = logit() - logit("pen")
+    want = explain(loaded.model, loaded.tokenizer, call[1], target=target)
+    assert found["relevance"] == want.relevance[0].tolist()
+
+
+def test_a_contrast_is_of_the_tag_at_the_column(told):
+    call = ["tags", "a film", "--column", 2, "--target", "dull", "--contrast", 1]
+    (found,) = told("explain", *call)["texts"]
+    of = model_of("tags"), words("tags"), ["a film"]
+    want = explain(*of, target=logit("dull", at=2) - logit(1, at=2))
+    assert found["relevance"] == want.relevance[0].tolist()
+
+
 def model_of(name):
     return HEADS[name].from_pretrained(name).eval()
 

@@ -1,0 +1,73 @@
+"""Leave-One-Out tells losses as they come, and ends where its listener raises an error."""
+
+import pytest
+import torch
+
+from benchmarks.sources import models
+from numeric import attribute, explain
+
+TEXTS = ["not a bad film", "a film"]
+
+
+@pytest.fixture(scope="module", params=["embedded", "embedded-lm"])
+def loaded(request):
+    return models.load(request.param)
+
+
+def inputs_of(loaded):
+    if loaded.name == "embedded":
+        return loaded.tokenizer(TEXTS, return_tensors="pt", padding=True)
+    return loaded.tokenizer(["anna apple bert pen ; anna"], return_tensors="pt")
+
+
+@pytest.mark.parametrize("options", [{}, {"budget": 3}, {"removal": 5}, {"dtype": "bfloat16"}])
+@pytest.mark.parametrize("size", [1, 2, 100])
+def test_the_losses_that_are_told_are_the_relevance(loaded, size, options):
+    inputs, told = inputs_of(loaded), []
+    a = attribute(
+        loaded.model, inputs, "loo", batch_size=size, each=lambda *x: told.append(x), **options
+    )
+    assert "each" not in a.options
+    assert all(len(example) <= size for example, _, _ in told)
+    example, part, lost = (torch.cat(x) for x in zip(*told, strict=True))
+    if "budget" in options:
+        passes = a.details["passes"].tolist()
+        assert example.bincount().tolist() == passes
+    own = part.sum(dim=1) == 1
+    again = torch.zeros_like(a.relevance)
+    again[example[own], part[own].int().argmax(dim=1)] = lost[own, 0].to(again)
+    alone = a.details.get("by_token", inputs["attention_mask"]) == 1
+    assert torch.equal(again[alone], a.relevance[alone])
+    if not options:
+        plain = attribute(loaded.model, inputs, "loo")
+        assert torch.allclose(plain.relevance, a.relevance, atol=1e-5)
+
+
+def test_an_error_of_the_listener_ends_the_passes(loaded):
+    class Enough(Exception):
+        pass
+
+    told = []
+
+    def each(*found):
+        told.append(found)
+        if len(told) == 2:
+            raise Enough
+
+    with pytest.raises(Enough):
+        attribute(loaded.model, inputs_of(loaded), "loo", batch_size=1, each=each)
+    assert len(told) == 2
+
+
+def test_a_result_that_was_told_is_saved(tmp_path):
+    loaded = models.load()
+    how = {"method": "loo", "each": lambda *_: None}
+    a = explain(loaded.model, loaded.tokenizer, TEXTS[0], **how)
+    a.save(tmp_path / "a.safetensors")
+    assert torch.equal(type(a).load(tmp_path / "a.safetensors").relevance, a.relevance)
+
+
+@pytest.mark.parametrize("size", [0, -1, 1.5, None])
+def test_a_wrong_batch_size_is_one_error(loaded, size):
+    with pytest.raises(ValueError, match=r"batch_size=.*pass a whole number of copies"):
+        attribute(loaded.model, inputs_of(loaded), "loo", batch_size=size, each=lambda *_: None)
