@@ -288,7 +288,7 @@ def conservation(says: str) -> str:
 
 
 def _in_percent(number: str, residual: float, logit: float) -> str:
-    """Compares the residual with the explained number, in words; nothing if it is below half a percent."""
+    """Compares the residual with the explained number; nothing if it is below half a percent."""
     if abs(residual) < 0.005 * abs(logit) or not logit:
         return ""
     share = residual / logit
