@@ -53,8 +53,8 @@ def leave_one_out(
     In an encoder with a decoder the tokens of both texts are left out, except the first of the
     decoder, because its first row would have nothing to attend to: its relevance is 0.
     ``each(example, part, lost)`` is told the losses of every ``batch_size`` copies as they come:
-    (copy,) rows of the batch, (copy, token) what each copy leaves out, and (copy, target), in
-    logits.  An error that it raises ends the call.  In a text with an image it is told of words.
+    (copy,) rows of the batch, (copy, token) that are left out, and (copy, target) losses in logits.
+    An error that it raises ends the call.  In a text with an image it is told of words.
     Patches of an image give way to the mean patch (``image_loo``), ``patch`` pixels wide.  In a
     text with an image, placeholders of the image stay where they are, and have relevance 0.
     Nothing makes these differences add up to the logit; ``residual`` is the difference.
