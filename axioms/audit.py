@@ -22,6 +22,7 @@ from lrp_axioms.axioms.scoreboard.rule_sets import RuleSet
 PROVED, REFUTED, BOUNDED, OPEN = scoreboard.PROVED, scoreboard.REFUTED, "bounded", scoreboard.OPEN
 PRODUCTS = (kinds.LINEAR, *BILINEAR)
 Absorbed: TypeAlias = Mapping[tuple[Node, str], float]  # by operation and cause
+ABSORBED = "25"  # the theorem that composes the lemmas of operations
 ROUNDING = 1e-9  # share of the logit that float64 may lose in a model of hundreds of operations
 
 
@@ -30,11 +31,13 @@ class Verdict:
     """The verdict on one statement about the explanation of this model.
 
     nodes: the operations that decide the statement, or that it applies to
+    proof: the theorem that decides it, or the rewrite whose lemma does
     """
 
     statement: str
     verdict: str  # PROVED, REFUTED, BOUNDED or OPEN
     reason: str
+    proof: str
     nodes: tuple[Node, ...] = ()
     witness: str = ""
 
@@ -99,6 +102,7 @@ def _conservation(
         statement="every operation hands on all the relevance that it receives",
         verdict=PROVED if not nodes else REFUTED if total > tolerance else OPEN,
         reason="no lemma names a cause (theorem 25)" if not nodes else f"absorbed: {where}",
+        proof=ABSORBED,
         nodes=nodes,
         witness=witness if nodes and total > tolerance else "",
     )
@@ -106,6 +110,7 @@ def _conservation(
     adds_up = Verdict(
         statement="what the leaves miss is what the lemmas say was absorbed",
         verdict=PROVED if explained <= tolerance else OPEN,
+        proof=ABSORBED,
         reason=f"theorem 25; on this input to {explained:.1e} logits",
     )
     bound = Verdict(
@@ -115,6 +120,7 @@ def _conservation(
             f"the sum of sizes of what {_plural(len(nodes), 'operation')} absorb; "
             f"missing {missing:+.6g}"
         ),
+        proof=ABSORBED,
         nodes=nodes,
     )
     return kept, adds_up, bound
@@ -140,12 +146,19 @@ def _invariance(root: Node, composite: Composite, eps: float) -> Iterator[Verdic
             inside = "" if len(sites) == len(involved) else " at these operations"
             statement = f"invariant under: {name}{inside}"
             if not is_one:
-                yield Verdict(statement=statement, verdict=OPEN, reason=MIXED, nodes=tuple(sites))
+                yield Verdict(
+                    statement=statement,
+                    verdict=OPEN,
+                    reason=MIXED,
+                    proof=name,
+                    nodes=tuple(sites),
+                )
                 continue
             cell = _cell(name, Composite(composite.name, dict(table)), eps)
             yield Verdict(
                 statement=statement,
                 verdict=cell.verdict,
+                proof=name,
                 reason=f"{cell.eps}; applies at {_plural(len(sites), 'operation')}",
                 nodes=tuple(sites),
                 witness=cell.witness,

@@ -13,6 +13,7 @@ from lrp_axioms.benchmarks.commands.options import MODEL
 from lrp_axioms.benchmarks.commands.output import answer
 
 PORT = 8765
+WAITS = {"timeout_graceful_shutdown": 2}  # seconds for answers that have begun
 
 
 def serve(
@@ -40,7 +41,9 @@ def serve(
     console.print(address, highlight=False, soft_wrap=True)
     console.print("Open this address in a browser; Ctrl-C ends the program.", style="dim")
     sys.stdout.flush()  # a program may wait for the address
-    config = uvicorn.Config(app, log_level="warning", access_log=False, server_header=False)
+    config = uvicorn.Config(
+        app, log_level="warning", access_log=False, server_header=False, **WAITS
+    )
     uvicorn.Server(config).run(sockets=[listening])
 
 

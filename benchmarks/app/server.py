@@ -1,72 +1,49 @@
 """Serves the page of one model on this machine, to holders of a secret token alone."""
 
+import asyncio
 import json
-import secrets
-from collections.abc import Callable
+import re
+import threading
+from collections.abc import AsyncIterator, Callable
+from contextlib import suppress
+from functools import partial
 from pathlib import Path
+from typing import Any
 
 from jinja2 import Environment
 from starlette.applications import Starlette
 from starlette.concurrency import run_in_threadpool
 from starlette.middleware import Middleware
 from starlette.requests import Request
-from starlette.responses import HTMLResponse, JSONResponse, PlainTextResponse, Response
+from starlette.responses import (
+    HTMLResponse,
+    JSONResponse,
+    PlainTextResponse,
+    Response,
+    StreamingResponse,
+)
 from starlette.routing import Route
-from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
 from lrp_axioms.axioms.composites import UnassignedOperation
 from lrp_axioms.axioms.extras import MissingLibrary
-from lrp_axioms.benchmarks.app import work
+from lrp_axioms.benchmarks.app import proofs, work
+from lrp_axioms.benchmarks.app.asked import Asked
+from lrp_axioms.benchmarks.app.guard import Guard
 from lrp_axioms.benchmarks.sources.models import Classifier
+from lrp_axioms.numeric.auditing.page import page as page_of_audit
 from lrp_axioms.numeric.results import render
 
 SOURCE = Path(__file__).with_name("page.html").read_text("utf-8")
 FAULTS = (ValueError, UnassignedOperation, MissingLibrary)  # a reader can mend them
 MOST = 200_000  # bytes of a request
-HEADERS = {
-    b"cache-control": b"no-store",
-    b"referrer-policy": b"no-referrer",
-    b"x-content-type-options": b"nosniff",
-    b"cross-origin-resource-policy": b"same-origin",
-    b"x-frame-options": b"DENY",
-}
 
 
-class Guard:
-    """Refuses other hosts and origins, and requests without the token; adds headers."""
-
-    def __init__(self, app: ASGIApp, token: str, hosts: frozenset[str]) -> None:
-        self.app, self.token, self.hosts = app, token, hosts
-
-    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
-        if scope["type"] != "http":
-            return await self.app(scope, receive, send)
-
-        async def with_headers(message: Message) -> None:
-            if message["type"] == "http.response.start":
-                message["headers"] = [*message["headers"], *HEADERS.items()]
-            await send(message)
-
-        if fault := self._fault(Request(scope)):
-            response = PlainTextResponse(f"{fault}\n", status_code=403)
-            return await response(scope, receive, with_headers)
-        return await self.app(scope, receive, with_headers)
-
-    def _fault(self, request: Request) -> str:
-        host, origin = request.headers.get("host", ""), request.headers.get("origin")
-        if host not in self.hosts:
-            return "this page is for its own address alone"
-        if origin is not None and origin != f"http://{host}":
-            return "another page asked; open the address that the terminal shows"
-        given = request.headers.get("x-token") or request.query_params.get("token", "")
-        if not secrets.compare_digest(given.encode(), self.token.encode()):
-            return "the token is missing or wrong; open the address that the terminal shows"
-        return ""
+class LeftError(Exception):
+    """The reader has closed the page, or asked something else."""
 
 
 def application(loaded: Classifier, token: str, port: int) -> Starlette:
-    """Makes the application: a page, explanations as JSON, and files to download."""
-    work.check(loaded)
+    """Makes the application: a page, explanations as events, and files to download."""
     hosts = frozenset(f"{name}:{port}" for name in ("127.0.0.1", "localhost"))
     template = Environment(autoescape=True).from_string(SOURCE)
 
@@ -76,63 +53,114 @@ def application(loaded: Classifier, token: str, port: int) -> Starlette:
         return HTMLResponse(template.render(about=work.about(loaded), **parts))
 
     async def explain(request: Request) -> Response:
-        return await _answered(request, lambda asked: JSONResponse(work.answer(loaded, asked)))
+        """Answers with server-sent events, and an error that is found later is one of them."""
+        try:
+            asked = Asked.of(json.loads(await _body(request)))
+        except FAULTS as error:
+            return _refused(request, error)
+        events = _events(partial(work.answer, loaded, asked))
+        return StreamingResponse(events, media_type="text/event-stream")
 
     async def download(request: Request) -> Response:
         kind = request.path_params["kind"]
+        content = partial(work.file, kind=kind)
+        answer = lambda asked: Response(content(loaded, asked), media_type=work.FILES[kind])
+        return await _answered(request, answer)
 
-        def found(asked: work.Asked) -> Response:
-            return Response(work.file(loaded, asked, kind), media_type=work.FILES[kind])
-
+    async def statements(request: Request) -> Response:
+        found = lambda asked: JSONResponse(work.audited(loaded, asked)["verdicts"])
         return await _answered(request, found)
 
+    async def python(request: Request) -> Response:
+        def lines(asked: Asked) -> Response:
+            a = work.explained(loaded, asked, asked.methods[0]).attribution
+            return PlainTextResponse(work.python(loaded, asked, a.target[0].tolist()))
+
+        return await _answered(request, lines)
+
     async def audit(request: Request) -> Response:
-        return await _shown(request, lambda asked: work.audited(loaded, asked))
+        found = lambda asked: HTMLResponse(page_of_audit(work.audited(loaded, asked)))
+        return await _answered(request, found)
 
     async def written(request: Request) -> Response:
         count = request.query_params.get("count", "")
+        number = int(count) if count.isdecimal() else 0
+        return await _answered(
+            request, lambda asked: HTMLResponse(work.written(loaded, asked, number))
+        )
 
-        def page(asked: work.Asked) -> str:
-            return work.written(loaded, asked, int(count) if count.isdecimal() else 0)
+    async def proof(request: Request) -> Response:
+        given = request.query_params
+        text = partial(proofs.text, given.get("name", ""), given.get("method", ""))
+        try:
+            return PlainTextResponse(await run_in_threadpool(text))
+        except FAULTS as error:
+            return _refused(request, error)
 
-        return await _shown(request, page)
-
-    async def python(request: Request) -> Response:
-        def found(asked: work.Asked) -> Response:
-            a = work.explained(loaded, asked, asked.methods[0]).attribution
-            return PlainTextResponse(work.python(loaded, asked, a.target[0].item()))
-
-        return await _answered(request, found)
-
+    post = {"methods": ["POST"]}
     routes = [
         Route("/", page),
-        Route("/explain", explain, methods=["POST"]),
-        Route("/python", python, methods=["POST"]),
+        Route("/explain", explain, **post),
+        Route("/statements", statements, **post),
+        Route("/python", python, **post),
+        Route("/file/{kind}", download, **post),
         Route("/audit", audit),
         Route("/written", written),
-        Route("/file/{kind}", download, methods=["POST"]),
+        Route("/proof", proof),
     ]
     return Starlette(routes=routes, middleware=[Middleware(Guard, token=token, hosts=hosts)])
 
 
-async def _answered(request: Request, found: Callable[[work.Asked], Response]) -> Response:
+async def _answered(request: Request, found: Callable[[Asked], Response]) -> Response:
     """Reads a question and answers it in a thread, so that no request waits for another."""
     try:
-        asked = work.Asked.of(json.loads(await _body(request)))
-        return await run_in_threadpool(found, asked)
+        if request.method == "POST":
+            data = json.loads(await _body(request))
+        else:
+            data = json.loads(request.query_params.get("asked", ""))
+        return await run_in_threadpool(lambda: found(Asked.of(data)))
     except FAULTS as error:
-        return JSONResponse({"error": str(error)}, status_code=400)
+        return _refused(request, error)
 
 
-async def _shown(request: Request, page: Callable[[work.Asked], str]) -> Response:
-    """Answers a question in the address with a page of its own."""
-    given = request.query_params
-    data = {"text": given.get("text"), "target": given.get("target") or None}
-    data |= {"methods": given.getlist("method"), "unit": given.get("unit", "token")}
+def _refused(request: Request, error: Exception) -> Response:
+    if request.method == "POST":  # by the page's own program
+        return JSONResponse({"error": _said(error)}, status_code=400)
+    return PlainTextResponse(f"{_said(error)}\n", status_code=400)
+
+
+def _said(error: Exception) -> str:
+    """Writes an error with the names of the page's fields, and not of a command's options."""
+    return re.sub(r"--(?=(target|contrast|column)\b)", "", str(error))
+
+
+async def _events(work_of: Callable[[work.Tell], None]) -> AsyncIterator[str]:
+    """Yields events of work in a thread; work whose reader has left ends at its next event."""
+    loop, found = asyncio.get_running_loop(), asyncio.Queue[dict[str, Any] | None]()
+    left = threading.Event()
+
+    def tell(event: dict[str, Any] | None) -> None:
+        if left.is_set():
+            raise LeftError
+        loop.call_soon_threadsafe(found.put_nowait, event)
+
+    def run() -> None:
+        with suppress(LeftError):
+            try:
+                work_of(tell)
+                tell({"end": True})
+            except FAULTS as error:
+                tell({"error": _said(error)})
+            finally:
+                tell(None)
+
+    running = loop.run_in_executor(None, run)
     try:
-        return HTMLResponse(await run_in_threadpool(lambda: page(work.Asked.of(data))))
-    except FAULTS as error:
-        return PlainTextResponse(f"{error}\n", status_code=400)
+        while (event := await found.get()) is not None:
+            yield f"data: {json.dumps(event)}\n\n"
+        await running  # a fault of this program is raised here, and printed
+    finally:
+        left.set()
 
 
 async def _body(request: Request) -> bytes:

@@ -1,27 +1,31 @@
-"""Explains a text by several methods, as data for a page and as files."""
+"""Explains a text by several methods, as events for a page and as files."""
 
 import json
 import math
-from collections.abc import Mapping
-from dataclasses import dataclass, replace
+from collections.abc import Callable, Mapping
+from dataclasses import replace
+from functools import partial
 from typing import Any
 
 import numpy as np
 import torch
+from torch import Tensor
 
+from lrp_axioms.benchmarks.app.asked import Asked
 from lrp_axioms.benchmarks.commands.audit import data_of, text_inputs
 from lrp_axioms.benchmarks.commands.console import check_names
-from lrp_axioms.benchmarks.commands.explained import Explained, explain_text
-from lrp_axioms.benchmarks.commands.targets import parse_target
-from lrp_axioms.benchmarks.sources.faults import check_sentence
+from lrp_axioms.benchmarks.commands.explained import Explained, explain_text, unknown
+from lrp_axioms.benchmarks.sources.faults import some
 from lrp_axioms.benchmarks.sources.models import EMBEDDED, HEADS, Classifier
 from lrp_axioms.numeric.evaluation.correlation import pearson
 from lrp_axioms.numeric.methods.catalogue import METHODS, WITH_RULES
 from lrp_axioms.numeric.models.facts import facts_of
+from lrp_axioms.numeric.results.render import LEAST, legend
 from lrp_axioms.numeric.results.result import ROLLOUT, page
+from lrp_axioms.numeric.warning import telling
 
-UNITS = ("token", "word")
-SHOWN = ("class", "next token")
+LOO = "loo"
+COPIES = 4  # tokens that are left out between two signs of progress
 FILES = {"html": "text/html", "png": "image/png", "json": "application/json"}
 MOST_WRITTEN = 64  # tokens
 EXAMPLES = {
@@ -31,59 +35,19 @@ EXAMPLES = {
     ),
     "embedded-lm": "anna apple bert pen ; anna",
 }
-LONGEST = 20_000  # letters of a text
+Tell = Callable[[dict[str, Any]], None]
+Maps = dict[str, list[float]]  # by method, relevance of every token or word
 
 
-@dataclass(frozen=True)
-class Asked:
-    """A question of the page: a text, names of methods, a target or None, and a unit."""
-
-    text: str
-    methods: tuple[str, ...]
-    target: str | None
-    unit: str
-
-    @classmethod
-    def of(cls, data: Any) -> "Asked":
-        """Checks data of a request; raises ValueError that lists all faults."""
-        if not isinstance(data, dict):
-            raise ValueError("the request is no JSON object")
-        text, methods, target = data.get("text"), data.get("methods"), data.get("target")
-        unit = data.get("unit", UNITS[0])
-        if not isinstance(text, str) or len(text) > LONGEST:
-            raise ValueError(f"text: write a text of at most {LONGEST} letters")
-        if (
-            not isinstance(methods, list)
-            or not methods
-            or not all(isinstance(x, str) for x in methods)
-        ):
-            raise ValueError("methods: choose at least one")
-        if not isinstance(target, str | None):
-            raise ValueError("target: write a class or a token")
-        check_sentence(text)
-        check_names("method", methods, METHODS)
-        check_names("unit", [unit], UNITS)
-        return cls(text, tuple(dict.fromkeys(methods)), (target or "").strip() or None, unit)
-
-
-def check(loaded: Classifier) -> None:
-    """Raises ValueError for a model whose answers the page does not show."""
-    if loaded.explains not in SHOWN:
-        raise ValueError(
-            f"{loaded.name} predicts a {loaded.explains}, and the page shows models that predict a "
-            f"{' or a '.join(SHOWN)}; use `lrp-axioms explain`"
-        )
-
-
-def explained(loaded: Classifier, asked: Asked, method: str) -> Explained:
+def explained(loaded: Classifier, asked: Asked, method: str, **options: Any) -> Explained:
     """Explains the text by one method, by tokens or words."""
     found = explain_text(
         loaded,
-        asked.text,
+        asked.given(loaded),
         model=loaded.name,
         method=method,
-        target=lambda tokens: parse_target(loaded, asked.target, None, tokens),
-        options={},
+        target=partial(asked.goal, loaded),
+        options=options,
         columns=None,
     )
     if asked.unit == "token":
@@ -94,28 +58,59 @@ def explained(loaded: Classifier, asked: Asked, method: str) -> Explained:
     return replace(found, attribution=a, section=section)
 
 
-def answer(loaded: Classifier, asked: Asked) -> dict[str, Any]:
-    """Explains by every method: data for the page, with agreement where Leave-One-Out is asked."""
-    found = {method: explained(loaded, asked, method) for method in asked.methods}
-    one = next(iter(found.values()))
-    others = [x for name, x in found.items() if name != ROLLOUT]
-    top = max((abs(r) for x in others for r in x.section.relevance), default=0.0)
+def answer(loaded: Classifier, asked: Asked, tell: Tell) -> None:
+    """Explains by every method, Leave-One-Out last, and tells every result as it comes.
+
+    Events: "note" for warnings, "said" once, "row" for each method, "passes" while tokens are left
+    out, and "agreement" with Leave-One-Out.  An error that ``tell`` raises ends the work.
+    """
+    maps: Maps = {}
+    words = [x for text in asked.texts(loaded) for x in unknown(loaded.tokenizer, text)]
+    if names := [repr(x) for x in dict.fromkeys(words)]:
+        tell({"note": f"unknown, and read as {loaded.tokenizer.unk_token}: {some(names)}"})
+    for method in sorted(asked.methods, key=lambda name: name == LOO):
+        each = partial(_passed, tell, maps if asked.unit == "token" else {}, {})
+        options = {"batch_size": COPIES, "each": each} if method == LOO else {}
+        with telling(lambda said: tell({"note": said})):
+            found = explained(loaded, asked, method, **options)
+        if not maps:
+            tell({"said": _head(loaded, asked, found)})
+        maps[method] = list(found.section.relevance)
+        tell({"row": _row(method, found)})
+    if LOO in maps:
+        tell({"agreement": agreement(maps, maps[LOO])})
+
+
+def _passed(tell: Tell, maps: Maps, known: dict[int, float], *told: Tensor) -> None:
+    """Tells how many tokens were left out, and, for maps of tokens, their losses so far."""
+    _, part, lost = told
+    columns = part.int().argmax(dim=1).tolist()
+    known |= dict(zip(columns, lost[:, 0].tolist(), strict=True))
+    so_far = [known.get(n) for n in range(part.shape[1])]
+    passes = {"done": len(known), "of": part.shape[1], "relevance": so_far}
+    tell({"passes": passes | {"agreement": agreement(maps, so_far)}})
+
+
+def agreement(maps: Maps, loo: list[float | None]) -> dict[str, float | None]:
+    """Returns each other map's r with Leave-One-Out over the tokens that were left out."""
+    keep = np.array([[x is not None for x in loo]])
+    other = np.array([[x or 0.0 for x in loo]])
+    found = {k: pearson(np.array([x]), other, keep)[0] for k, x in maps.items() if k != LOO}
+    return {name: None if math.isnan(r) else float(r) for name, r in found.items()}
+
+
+def _head(loaded: Classifier, asked: Asked, found: Explained) -> dict[str, Any]:
+    a = found.attribution
     return {
-        "said": one.said,
+        "label": found.said,
         "kind": loaded.explains,
-        "logit": one.attribution.logit[0].item(),
-        "probability": probability(loaded, asked.text, one),
-        "top": top,
-        "methods": [_row(name, x, found.get("loo")) for name, x in found.items()],
+        "number": "logit" if asked.contrast is None else "logit difference",
+        "logit": a.logit[0].item(),
+        "probabilities": probabilities(loaded, asked, a.target[0].tolist()),
     }
 
 
-def _row(name: str, found: Explained, loo: Explained | None) -> dict[str, Any]:
-    values = np.array([found.section.relevance])
-    r = math.nan
-    if loo is not None and loo is not found:
-        keep = np.ones(values.shape, dtype=bool)
-        (r,) = pearson(values, np.array([loo.section.relevance]), keep)
+def _row(name: str, found: Explained) -> dict[str, Any]:
     return {
         "name": name,
         "label": METHODS[name].label,
@@ -125,24 +120,34 @@ def _row(name: str, found: Explained, loo: Explained | None) -> dict[str, Any]:
         "caption": found.section.caption,
         "shares": name == ROLLOUT,
         "audited": name in WITH_RULES,
-        "agreement": None if math.isnan(r) else float(r),
     }
 
 
 @torch.no_grad()
-def probability(loaded: Classifier, text: str, found: Explained) -> float:
-    """Returns the probability of the explained class or next token."""
-    inputs = loaded.tokenizer([text], return_tensors="pt").to(loaded.model.device)
-    logits = loaded.model(**inputs).logits[0]
-    row = logits if logits.ndim == 1 else logits[-1]
-    label = found.attribution.target[0].item()
-    return row.double().softmax(dim=-1)[label].item()
+def probabilities(loaded: Classifier, asked: Asked, labels: int | list[int]) -> list[float]:
+    """Returns the probability of each explained label; of an answer, of both its ends."""
+    inputs, given = text_inputs(loaded, asked.texts(loaded))
+    out = loaded.model(**inputs.to(loaded.model.device))
+    labels = labels if isinstance(labels, list) else [labels]
+    if loaded.explains == "answer":
+        rows = [out.start_logits[0], out.end_logits[0]]
+    else:
+        logits = out.logits[0]
+        rows = [logits if logits.ndim == 1 else logits[_column(loaded, asked, given)]] * len(labels)
+    own = zip(rows, labels, strict=True)
+    return [row.double().softmax(dim=-1)[label].item() for row, label in own]
+
+
+def _column(loaded: Classifier, asked: Asked, given: Mapping[str, Any]) -> int:
+    if asked.column is not None:
+        return int(asked.column)
+    masked = loaded.explains == "masked token"
+    return given["tokens"].index(loaded.tokenizer.mask_token) if masked else -1
 
 
 def file(loaded: Classifier, asked: Asked, kind: str) -> bytes:
     """Writes the explanation by the first method as a page, a picture, or data."""
-    if kind not in FILES:
-        raise ValueError(f"{kind!r}: pass one of {', '.join(FILES)}")
+    check_names("file", [kind], FILES)
     found = explained(loaded, asked, asked.methods[0])
     if kind == "png":
         return found.png()
@@ -151,17 +156,16 @@ def file(loaded: Classifier, asked: Asked, kind: str) -> bytes:
     return json.dumps(found.facts()).encode()
 
 
-def audited(loaded: Classifier, asked: Asked) -> str:
-    """Audits the explanation by the first method, and returns the page of the audit."""
+def audited(loaded: Classifier, asked: Asked) -> dict[str, Any]:
+    """Audits the explanation by the first method, and returns the audit as data."""
     from lrp_axioms.numeric.auditing.audit import audit
-    from lrp_axioms.numeric.auditing.page import page as page_of
 
     method = asked.methods[0]
     check_names("method", [method], WITH_RULES)
-    inputs, given = text_inputs(loaded, [asked.text])
-    target = parse_target(loaded, asked.target, None, given["tokens"])
-    found = audit(loaded.model, inputs.to(loaded.model.device), method, target)
-    return page_of(data_of(found, loaded, given))
+    inputs, given = text_inputs(loaded, asked.texts(loaded))
+    goal = asked.goal(loaded, given["tokens"])
+    found = audit(loaded.model, inputs.to(loaded.model.device), method, goal)
+    return data_of(found, loaded, given)
 
 
 def written(loaded: Classifier, asked: Asked, count: int) -> str:
@@ -177,28 +181,39 @@ def written(loaded: Classifier, asked: Asked, count: int) -> str:
     return explain_generation(loaded.model, loaded.tokenizer, asked.text, **how).html(asked.unit)
 
 
-def python(loaded: Classifier, asked: Asked, target: int) -> str:
+def python(loaded: Classifier, asked: Asked, labels: int | list[int]) -> str:
     """Writes four lines of Python that give the relevance of tokens by the first method."""
     place = str(EMBEDDED.get(loaded.name, loaded.name))
     kind = HEADS[facts_of(loaded.model).head][1].__name__
+    at = "" if asked.column is None else f", at={asked.column}"
+    logit = lambda label: f"targets.logit({label}{at})"
+    labels = labels if isinstance(labels, list) else [labels]
+    target = " - ".join(map(logit, labels))
+    if loaded.explains == "answer":
+        target = f"targets.answer({labels[0]}, {labels[1]})"
+    texts = [asked.given(loaded)]
+    imports = "import transformers; from lrp_axioms import explain"
     return (
-        f"import transformers; from lrp_axioms import explain; place = {place!r}\n"
+        f"{imports}; from lrp_axioms.numeric import targets\n"
+        f"tokenizer = transformers.AutoTokenizer.from_pretrained(place := {place!r})\n"
         f'model = transformers.{kind}.from_pretrained(place, dtype="float32").eval()\n'
-        "tokenizer = transformers.AutoTokenizer.from_pretrained(place)\n"
-        f"found = explain(model, tokenizer, {asked.text!r}, "
-        f"method={asked.methods[0]!r}, target={target})\n"
+        f"found = explain(model, tokenizer, {texts!r}, method={asked.methods[0]!r}, "
+        f"target={target})\n"
     )
 
 
 def about(loaded: Classifier) -> Mapping[str, Any]:
     """Returns facts of the model for the page: its name, its kind, and classes to choose from."""
-    classes = loaded.model.config.id2label if loaded.explains == "class" else {}
+    classes = loaded.model.config.id2label if loaded.explains in ("class", "tag") else {}
     methods = [{"name": name, "label": x.label, "cost": x.cost} for name, x in METHODS.items()]
     return {
         "model": loaded.name,
         "kind": loaded.explains,
         "classes": [loaded.label(n) for n in classes],
+        "columns": loaded.explains in ("tag", "masked token", "answer"),
         "methods": methods,
         "text": EXAMPLES.get(loaded.name, ""),
         "chosen": ["cp-lrp", "attnlrp", "gradient-x-input"],
+        "legend": legend(loaded.explains),
+        "least": LEAST,
     }

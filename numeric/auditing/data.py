@@ -158,6 +158,7 @@ def _verdict(verdict: Verdict, numbers: Mapping[Node, int]) -> dict[str, Any]:
         "statement": verdict.statement,
         "verdict": verdict.verdict,
         "reason": verdict.reason,
+        "proof": verdict.proof,
         "witness": verdict.witness,
         "operations": sorted(numbers[node] for node in verdict.nodes if node in numbers),
     }

@@ -1,66 +1,27 @@
-"""The page of ``lrp-axioms serve``: its answers, its guards, and clicks in a browser."""
+"""The answers of ``lrp-axioms serve``, and its guards."""
 
+import http.client
 import json
 import signal
 import subprocess
 import sys
 import threading
-import urllib.error
 import urllib.parse
 import urllib.request
 from pathlib import Path
 
 import pytest
 import torch
-import uvicorn
-from selenium.webdriver.common.by import By
-from selenium.webdriver.common.keys import Keys
-from selenium.webdriver.support.ui import WebDriverWait
 
-from benchmarks.app import command, server, work
-from benchmarks.sources import models
-from numeric import explain, explain_generation
-from tests.support.browser import chromium
+from axioms.pages import show
+from benchmarks.app import command, work
+from numeric import audit, explain, explain_generation
+from numeric.targets import answer, logit
+from tests.support.heads import write_heads
+from tests.support.served import TOKEN, Served
 
 ROOT = Path(__file__).parents[2]
-TOKEN = "a-token"
 TEXT = "not a bad film"
-HOSTILE = (
-    '<img src=x onerror="document.title=1"></script><script>document.title=1</script> \u202e&amp;'
-)
-
-
-class Served:
-    """A server of one model on a free port, in a thread."""
-
-    def __init__(self, name):
-        self.name = name
-        listening = command.listen(0)
-        self.port = listening.getsockname()[1]
-        app = server.application(models.load(name), TOKEN, self.port)
-        self.server = uvicorn.Server(uvicorn.Config(app, log_level="error"))
-        self.thread = threading.Thread(target=self.server.run, args=([listening],), daemon=True)
-        self.thread.start()
-
-    def end(self):
-        self.server.should_exit = True
-        self.thread.join(60)
-
-    @property
-    def address(self):
-        return f"http://127.0.0.1:{self.port}"
-
-    def ask(self, path, data=None, **headers):
-        body = None if data is None else json.dumps(data).encode()
-        request = urllib.request.Request(self.address + path, data=body, headers=headers)
-        try:
-            with urllib.request.urlopen(request, timeout=60) as answer:
-                return answer.status, answer.read(), answer.headers
-        except urllib.error.HTTPError as error:
-            return error.code, error.read(), error.headers
-
-    def post(self, path, data):
-        return self.ask(path, data, **{"x-token": TOKEN})
 
 
 @pytest.fixture(scope="module", params=["embedded", "embedded-english"])
@@ -82,70 +43,194 @@ def question(*methods, **more):
 
 
 def test_all_methods_have_the_numbers_of_python(classifier):
-    status, body, _ = classifier.post("/explain", question("attnlrp", "loo", "attention-rollout"))
-    assert status == 200
-    found, loaded = json.loads(body), models.load()
+    events = classifier.events(question("loo", "attnlrp", "attention-rollout"))
+    loaded = classifier.loaded
     logits = loaded.model(**loaded.tokenizer([TEXT], return_tensors="pt")).logits[0]
-    assert found["probability"] == pytest.approx(logits.softmax(0)[1].item())
-    for row in found["methods"]:
-        a = explain(loaded.model, loaded.tokenizer, TEXT, method=row["name"])
-        assert row["relevance"] == pytest.approx(a.relevance[0].tolist())
+    said = events[0]["said"]
+    assert (said["label"], said["number"]) == ("positive", "logit")
+    assert said["probabilities"] == pytest.approx([logits.softmax(0)[1].item()])
+    rows = {x["row"]["name"]: x["row"] for x in events if "row" in x}
+    assert list(rows) == ["attnlrp", "attention-rollout", "loo"]  # Leave-One-Out takes longest
+    for name, row in rows.items():
+        a = explain(loaded.model, loaded.tokenizer, TEXT, method=name)
+        assert row["relevance"] == pytest.approx(a.relevance[0].tolist(), abs=1e-5)
         assert row["residual"] == pytest.approx(a.residual.item(), abs=1e-5)
-    one, loo, rollout = (torch.tensor(row["relevance"]) for row in found["methods"])
+    one, _, loo = (torch.tensor(row["relevance"]) for row in rows.values())
     r = torch.corrcoef(torch.stack([one, loo]))[0, 1].item()
-    assert found["methods"][0]["agreement"] == pytest.approx(r, abs=1e-5)
-    assert found["top"] == pytest.approx(max(one.abs().max(), loo.abs().max()).item())
-    assert found["methods"][2]["shares"]
-    assert rollout.sum().item() == pytest.approx(1, abs=1e-5)
+    assert events[-2]["agreement"]["attnlrp"] == pytest.approx(r, abs=1e-5)
+    assert events[-1] == {"end": True}
+    assert rows["attention-rollout"]["shares"]
+
+
+def test_losses_come_in_as_tokens_are_left_out(classifier):
+    text = "not a bad film , and not a long film"
+    events = classifier.events(question("attnlrp", "loo", text=text))
+    passes = [x["passes"] for x in events if "passes" in x]
+    assert [x["done"] for x in passes] == [4, 8, 12]
+    assert {x["of"] for x in passes} == {12}
+    rows = {x["row"]["name"]: x["row"] for x in events if "row" in x}
+    for x in passes:
+        known = [n for n, value in enumerate(x["relevance"]) if value is not None]
+        assert len(known) == x["done"]
+        both = [[row["relevance"][n] for n in known] for row in (rows["attnlrp"], rows["loo"])]
+        assert [x["relevance"][n] for n in known] == pytest.approx(both[1])
+        r = torch.corrcoef(torch.tensor(both))[0, 1].item()
+        assert x["agreement"] == {"attnlrp": pytest.approx(r, abs=1e-5)}
+    assert passes[-1]["agreement"] == events[-2]["agreement"]
+
+
+def test_a_reader_who_leaves_ends_the_passes(classifier, monkeypatch):
+    begun, left, ended, counts = threading.Event(), threading.Event(), threading.Event(), []
+    plain = work.explain_text
+
+    def slow(*args, options, **more):
+        each = options["each"]
+
+        def waiting(*told):
+            counts.append(len(told[1]))
+            if begun.is_set():
+                assert left.wait(60)
+            begun.set()
+            each(*told)
+
+        try:
+            return plain(*args, options=options | {"each": waiting, "batch_size": 1}, **more)
+        finally:
+            ended.set()
+
+    monkeypatch.setattr(work, "explain_text", slow)
+    connection = http.client.HTTPConnection("127.0.0.1", classifier.port, timeout=60)
+    data = json.dumps(question("loo", text="a film " * 20))
+    connection.request("POST", "/explain", data, {"x-token": TOKEN})
+    answered = connection.getresponse()
+    assert answered.readline().startswith(b'data: {"passes": {"done": 1, ')
+    answered.close()
+    connection.close()
+    _wait_until_the_server_knows(classifier)
+    left.set()
+    assert ended.wait(60)
+    assert sum(counts) < 40
+
+
+def _wait_until_the_server_knows(served):
+    connections = served.server.server_state.connections
+    while connections:
+        served.thread.join(0.05)
 
 
 def test_words_and_a_chosen_class_are_explained(classifier):
     text = "unforgettably tedious"
-    ask = question("cp-lrp", text=text, unit="word", target="positive")
-    found = json.loads(classifier.post("/explain", ask)[1])
-    loaded = models.load()
-    a = explain(loaded.model, loaded.tokenizer, text, method="cp-lrp", target="positive")
-    words = a.by("word", loaded.tokenizer)
-    (row,) = found["methods"]
-    assert row["tokens"] == list(words.tokens[0])
-    assert row["relevance"] == pytest.approx(words.relevance[0].tolist())
-    assert found["said"] == "positive"
+    rows = classifier.rows(question("cp-lrp", "loo", text=text, unit="word", target="positive"))
+    loaded = classifier.loaded
+    for name, row in rows.items():
+        a = explain(loaded.model, loaded.tokenizer, text, method=name, target="positive")
+        words = a.by("word", loaded.tokenizer)
+        assert row["tokens"] == list(words.tokens[0])
+        assert row["relevance"] == pytest.approx(words.relevance[0].tolist(), abs=1e-5)
 
 
-def test_the_lines_of_python_give_the_same_numbers(served):
-    ask = question("cp-lrp")
-    found = json.loads(served.post("/explain", ask)[1])
+def test_a_contrast_is_subtracted_and_audited(classifier):
+    ask = question("cp-lrp", contrast="negative")
+    events = classifier.events(ask)
+    said = events[0]["said"]
+    assert (said["label"], said["number"]) == ("positive rather than negative", "logit difference")
+    assert sum(said["probabilities"]) == pytest.approx(1)
+    loaded, target = classifier.loaded, logit(1) - logit(0)
+    a = explain(loaded.model, loaded.tokenizer, TEXT, method="cp-lrp", target=target)
+    assert events[1]["row"]["relevance"] == pytest.approx(a.relevance[0].tolist())
+    found = json.loads(classifier.post("/statements", ask)[1])
+    inputs = loaded.tokenizer([TEXT], return_tensors="pt")
+    want = audit(loaded.model, inputs, "cp-lrp", target).verdicts
+    assert [(x["statement"], x["verdict"]) for x in found] == [
+        (x.statement, x.verdict) for x in want
+    ]
+
+
+def test_every_statement_has_a_proof(classifier):
+    found = json.loads(classifier.post("/statements", question("attnlrp"))[1])
+    assert {x["verdict"] for x in found} == {"proved", "refuted", "bounded"}
+    for x in found:
+        path = urllib.parse.urlencode({"token": TOKEN, "name": x["proof"], "method": "attnlrp"})
+        status, text, _ = classifier.ask(f"/proof?{path}")
+        assert status == 200
+        if x["proof"] == "25":
+            assert text.decode() == show.text(show.page("25"))
+        else:
+            assert f"invariant under: {text.decode().splitlines()[0][9:]}" in x["statement"]
+            assert f"[{x['verdict']}] By the rules of attnlrp" in text.decode()
+            assert x["witness"] in text.decode()
+
+
+@pytest.mark.parametrize(
+    ("head", "ask", "target"),
+    [
+        (
+            "tags",
+            {"column": "2", "target": "dull", "contrast": "1"},
+            logit(0, at=2) - logit(1, at=2),
+        ),
+        ("masked", {"text": "a [MASK] film", "target": "fine"}, logit("fine")),
+        ("answers", {"text": "a film", "context": "a fine film", "target": "fine"}, answer(5, 5)),
+    ],
+)
+def test_every_head_is_explained(head, ask, target, checkpoint, tmp_path):
+    served = Served(str(write_heads(checkpoint, tmp_path) / head))
+    try:
+        asked = question("attnlrp", **{"text": "a fine film"} | ask)
+        events = served.events(asked)
+        assert events[-1] == {"end": True}, events
+        texts = [(asked["text"], asked["context"])] if "context" in ask else [asked["text"]]
+        of = served.loaded.model, served.loaded.tokenizer, texts
+        a = explain(*of, target=target)
+        assert events[1]["row"]["relevance"] == pytest.approx(a.relevance[0].tolist())
+        out = served.loaded.model(**served.loaded.tokenizer(texts, return_tensors="pt"))
+        if head == "answers":
+            want = [out.start_logits[0].softmax(0)[5], out.end_logits[0].softmax(0)[5]]
+        else:
+            want = out.logits[0, 2].softmax(0)[a.target[0]].flatten()
+        assert events[0]["said"]["probabilities"] == pytest.approx([x.item() for x in want])
+        assert run_python(served, asked) == pytest.approx(events[1]["row"]["relevance"])
+        assert json.loads(served.post("/statements", asked)[1])
+    finally:
+        served.end()
+
+
+def run_python(served, ask):
     status, lines, _ = served.post("/python", ask)
     assert (status, lines.count(b"\n")) == (200, 4)
     names = {}
     exec(lines.decode(), names)
-    assert names["found"].relevance[0].tolist() == pytest.approx(found["methods"][0]["relevance"])
+    return names["found"].relevance[0].tolist()
+
+
+def test_the_lines_of_python_give_the_same_numbers(served):
+    ask = question("cp-lrp")
+    assert run_python(served, ask) == pytest.approx(served.rows(ask)["cp-lrp"]["relevance"])
 
 
 def test_files_are_the_ones_that_the_command_writes(served):
     ask = question("attnlrp")
     assert served.post("/file/png", ask)[1].startswith(b"\x89PNG")
     data = json.loads(served.post("/file/json", ask)[1])
-    assert (
-        data["relevance"] == json.loads(served.post("/explain", ask)[1])["methods"][0]["relevance"]
-    )
+    assert data["relevance"] == served.rows(ask)["attnlrp"]["relevance"]
     assert served.post("/file/html", ask)[1].startswith(b"<!doctype html>")
     status, said, _ = served.post("/file/exe", ask)
-    assert (status, b"pass one of html, png, json" in said) == (400, True)
+    assert (status, b"pass html, png, json" in said) == (400, True)
 
 
 def test_an_audit_and_a_written_text_are_pages_of_their_own(served):
-    asked = {"token": TOKEN, "text": "Anna put the key in the", "method": "cp-lrp", "count": 3}
+    text = "Anna put the key in the"
+    asked = {"token": TOKEN, "asked": json.dumps(question("cp-lrp", text=text)), "count": 3}
     path = urllib.parse.urlencode(asked)
     status, page, _ = served.ask(f"/audit?{path}")
     assert status == 200
     assert b"The flow of relevance" in page
     status, page, _ = served.ask(f"/written?{path}")
-    lm = models.load("embedded-english")
-    if status == 400:
-        assert b"embedded writes no text; serve a language model" in page
+    if served.name == "embedded":
+        assert (status, b"embedded writes no text; serve a language model" in page) == (400, True)
         return
-    found = explain_generation(lm.model, lm.tokenizer, asked["text"], max_new_tokens=3)
+    lm = served.loaded
+    found = explain_generation(lm.model, lm.tokenizer, text, max_new_tokens=3)
     assert all(token.strip() in page.decode() for token in found.written)
     assert served.ask(f"/written?{path}0")[0] == 200  # 30 tokens
     assert b"write 1 to 64 tokens" in served.ask(f"/written?{path}00")[1]
@@ -157,7 +242,8 @@ BAD = {
     "another origin": (f"/?token={TOKEN}", {"Origin": "http://evil.example"}, "another page asked"),
     "no origin at all": (f"/?token={TOKEN}", {"Origin": "null"}, "another page asked"),
     "another host": (f"/?token={TOKEN}", {"Host": "evil.example"}, "for its own address alone"),
-    "a file without a token": ("/audit?text=a&method=cp-lrp", {}, "token is missing"),
+    "an audit without a token": ("/audit?asked={}", {}, "token is missing"),
+    "a proof without a token": ("/proof?name=25", {}, "token is missing"),
 }
 
 
@@ -171,10 +257,17 @@ def test_requests_from_elsewhere_are_refused(classifier, path, headers, said):
 
 FAULTS = {
     "no text": (question("loo", text=" "), "no text in"),
+    "a text that is none": (question("loo", text=3), "text: write a text"),
     "no methods": (question(), "methods: choose at least one"),
     "another method": (question("magic"), "method magic: pass attnlrp"),
+    "a method that is no name": (question(["loo"]), "methods: choose at least one"),
     "another class": (question("loo", target="great"), "no class has this name"),
+    "another contrast": (question("loo", contrast="great"), "contrast 'great': target='great'"),
+    "the class itself": (question("loo", contrast="positive"), "the contrast is the target itself"),
+    "a column of a class": (question("loo", column="3"), "the class is of the whole input"),
+    "a column that is no number": (question("loo", column="-1"), "write the number of a token"),
     "another unit": (question("loo", unit="letter"), "unit letter: pass token, word"),
+    "another field": (question("loo", methode="loo"), "unknown fields: methode"),
     "a long text": (question("loo", text="a " * 30_000), "at most 20000 letters"),
     "too many bytes": (question("loo", text="a " * 200_000), "more than 200000 bytes"),
     "a list": (["loo"], "no JSON object"),
@@ -184,40 +277,49 @@ FAULTS = {
 
 @pytest.mark.parametrize(("data", "said"), FAULTS.values(), ids=FAULTS)
 def test_a_fault_is_one_message(classifier, data, said):
-    status, body, _ = classifier.post("/explain", data)
-    assert status == 400
-    assert said in json.loads(body)["error"]
+    *_, event = classifier.events(data)
+    assert said in event["error"]
 
 
-def test_a_model_of_another_kind_is_refused():
-    lm = models.load()
-    from dataclasses import replace
-
-    from transformers import BertConfig, BertForTokenClassification
-
-    small = BertConfig(hidden_size=8, num_hidden_layers=1, num_attention_heads=1)
-    tagger = replace(lm, model=BertForTokenClassification(small), name="tagger")
-    with pytest.raises(ValueError, match="tagger predicts a tag, and the page shows"):
-        work.check(tagger)
+def test_a_fault_of_a_page_is_text(classifier):
+    for path, said in (
+        ("/audit?asked=x", b"Expecting value"),
+        ("/proof?name=999", b"there is no theorem 999"),
+        ("/proof?name=split+linear&method=loo", b"method loo: pass attnlrp"),
+    ):
+        status, body, answered = classifier.ask(path, **{"x-token": TOKEN})
+        assert (status, said in body) == (400, True)
+        assert answered["content-type"].startswith("text/plain")
 
 
 def test_a_quick_question_does_not_wait_for_a_slow_one(classifier, monkeypatch):
     free, entered = threading.Event(), threading.Event()
-    plain = work.answer
+    plain = work.explain_text
 
-    def slow(loaded, asked):
-        if asked.methods == ("loo",):
+    def slow(*args, method, **more):
+        if method == "loo":
             entered.set()
             assert free.wait(60)
-        return plain(loaded, asked)
+        return plain(*args, method=method, **more)
 
-    monkeypatch.setattr(work, "answer", slow)
-    waiting = threading.Thread(target=classifier.post, args=("/explain", question("loo")))
+    monkeypatch.setattr(work, "explain_text", slow)
+    waiting = threading.Thread(target=classifier.events, args=(question("loo"),))
     waiting.start()
     assert entered.wait(60)
-    assert classifier.post("/explain", question("attnlrp"))[0] == 200
+    assert set(classifier.rows(question("attnlrp"))) == {"attnlrp"}
     free.set()
     waiting.join(60)
+
+
+def test_warnings_and_unknown_words_are_notes(served):
+    if served.name == "embedded":
+        return
+    text = "Anna put the zebra in the box . " * 12
+    notes = [x["note"] for x in served.events(question("attnlrp", text=text)) if "note" in x]
+    assert notes == [
+        "unknown, and read as <unk>: 'zebra'",
+        "the text has 97 tokens, and the model was made for 64",
+    ]
 
 
 def test_a_port_that_is_taken_is_one_error(run):
@@ -228,47 +330,6 @@ def test_a_port_that_is_taken_is_one_error(run):
     assert f"--port {port}: " in err
     assert "pass another one, or 0" in err
     taken.close()
-
-
-@pytest.mark.parametrize("scheme", ["light", "dark"])
-@pytest.mark.parametrize("width", [420, 1200])
-def test_a_reader_asks_by_keyboard_alone(served, width, scheme):
-    with chromium() as driver:
-        emulated = {"features": [{"name": "prefers-color-scheme", "value": scheme}]}
-        driver.execute_cdp_cmd("Emulation.setEmulatedMedia", emulated)
-        driver.set_window_size(width, 1000)
-        driver.get(f"{served.address}/?token={TOKEN}")
-        text = driver.find_element(By.ID, "text")
-        text.clear()
-        text.send_keys(HOSTILE)
-        keys = [Keys.TAB, Keys.SPACE]  # the first method is not asked
-        for key in keys:
-            driver.switch_to.active_element.send_keys(key)
-        target = driver.find_element(By.ID, "target")
-        for _ in range(30):
-            if driver.switch_to.active_element == target:
-                break
-            driver.switch_to.active_element.send_keys(Keys.TAB)
-        driver.switch_to.active_element.send_keys(Keys.ENTER)
-        wait = WebDriverWait(driver, 60)
-        wait.until(lambda d: d.find_elements(By.CSS_SELECTOR, "article"))
-        assert len(driver.find_elements(By.CSS_SELECTOR, "article")) == 2
-        assert driver.find_elements(By.CSS_SELECTOR, "img, .text script") == []
-        assert driver.title == f"lrp-axioms: {served.name}"
-        found = driver.execute_script("return document.documentElement.scrollWidth")
-        assert found <= width
-        paper = driver.find_element(By.TAG_NAME, "body").value_of_css_property("background-color")
-        assert ("255, 255, 255" in paper) == (scheme == "light")
-        driver.find_elements(By.CSS_SELECTOR, "article button")[3].click()
-        wait.until(lambda d: "explain(model" in d.find_element(By.TAG_NAME, "pre").text)
-        assert [x for x in driver.get_log("browser") if x["level"] == "SEVERE"] == []
-        sent = [json.loads(x["message"])["message"] for x in driver.get_log("performance")]
-        urls = {
-            x["params"]["request"]["url"]
-            for x in sent
-            if x["method"] == "Network.requestWillBeSent"
-        }
-        assert all(url.startswith((served.address, "data:", "blob:")) for url in urls)
 
 
 def test_the_command_prints_its_address_as_data_and_ends_on_an_interrupt():

@@ -4,16 +4,11 @@ import json
 from types import SimpleNamespace
 
 import pytest
-import torch
 from tokenizers import Tokenizer
 from tokenizers.models import BPE
 from tokenizers.pre_tokenizers import ByteLevel
 from transformers import (
     AutoTokenizer,
-    BertConfig,
-    BertForMaskedLM,
-    BertForQuestionAnswering,
-    BertForTokenClassification,
     PreTrainedTokenizerFast,
 )
 
@@ -22,33 +17,15 @@ from benchmarks.commands.targets import parse_target
 from benchmarks.sources import models
 from numeric import attribute, explain, explain_generation
 from numeric.targets import answer, logit
-from tests.support import folders
 from tests.support.folders import WORDS
+from tests.support.heads import HEADS, write_heads
 
 QUESTION, CONTEXT = "a film .", "a fine film . a dull film"
-HEADS = {
-    "masked": BertForMaskedLM,
-    "tags": BertForTokenClassification,
-    "answers": BertForQuestionAnswering,
-}
-LABELS = {0: "dull", 1: "fine", 2: "fine"}
 
 
 @pytest.fixture(scope="module")
 def place(checkpoint, tmp_path_factory):
-    """One folder per head, all with the tokenizer of the tiny classifier."""
-    place = tmp_path_factory.mktemp("heads")
-    folders.copy(checkpoint, place / "classes", folders.settings(id2label=LABELS))
-    for name, head in HEADS.items():
-        torch.manual_seed(0)
-        config = BertConfig(
-            vocab_size=len(WORDS), hidden_size=8, num_hidden_layers=2, num_attention_heads=2,
-            intermediate_size=12, max_position_embeddings=24, initializer_range=0.5,
-            id2label=LABELS if name == "tags" else None,
-        )  # fmt: skip
-        head(config).eval().save_pretrained(place / name)
-        AutoTokenizer.from_pretrained(checkpoint).save_pretrained(place / name)
-    return place
+    return write_heads(checkpoint, tmp_path_factory.mktemp("heads"))
 
 
 @pytest.fixture

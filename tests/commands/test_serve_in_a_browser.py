@@ -1,0 +1,144 @@
+"""Clicks on the page of ``lrp-axioms serve``, in light and dark, wide and narrow."""
+
+import json
+
+import pytest
+from selenium.webdriver.common.by import By
+from selenium.webdriver.common.keys import Keys
+from selenium.webdriver.support.ui import WebDriverWait
+
+from benchmarks.app import work
+from tests.support.browser import chromium
+from tests.support.served import TOKEN, Served
+
+HOSTILE = (
+    '<img src=x onerror="document.title=1"></script><script>document.title=1</script> \u202e&amp;'
+)
+
+
+@pytest.fixture(scope="module", params=["embedded", "embedded-english"])
+def served(request):
+    found = Served(request.param)
+    yield found
+    found.end()
+
+
+def opened(driver, served, *, scheme="light", width=1200):
+    emulated = {"features": [{"name": "prefers-color-scheme", "value": scheme}]}
+    driver.execute_cdp_cmd("Emulation.setEmulatedMedia", emulated)
+    driver.set_window_size(width, 1000)
+    driver.get(f"{served.address}/?token={TOKEN}")
+    return WebDriverWait(driver, 60)
+
+
+def tab_to(driver, element):
+    for _ in range(40):
+        if driver.switch_to.active_element == element:
+            return
+        driver.switch_to.active_element.send_keys(Keys.TAB)
+    raise AssertionError("the keyboard does not reach it")
+
+
+def check_clean(driver, served):
+    assert driver.title == f"lrp-axioms: {served.name}"
+    assert [x for x in driver.get_log("browser") if x["level"] == "SEVERE"] == []
+    sent = [json.loads(x["message"])["message"] for x in driver.get_log("performance")]
+    urls = {
+        x["params"]["request"]["url"] for x in sent if x["method"] == "Network.requestWillBeSent"
+    }
+    assert all(url.startswith((served.address, "data:", "blob:")) for url in urls)
+
+
+@pytest.mark.parametrize("scheme", ["light", "dark"])
+@pytest.mark.parametrize("width", [420, 1200])
+def test_a_reader_asks_by_keyboard_alone(served, width, scheme):
+    with chromium() as driver:
+        wait = opened(driver, served, scheme=scheme, width=width)
+        text = driver.find_element(By.ID, "text")
+        text.clear()
+        text.send_keys(HOSTILE)
+        for key in [Keys.TAB, Keys.SPACE]:  # the first method is not asked
+            driver.switch_to.active_element.send_keys(key)
+        tab_to(driver, driver.find_element(By.ID, "target"))
+        driver.switch_to.active_element.send_keys(Keys.ENTER)
+        wait.until(lambda d: len(d.find_elements(By.CSS_SELECTOR, "article")) == 2)
+        assert driver.find_elements(By.CSS_SELECTOR, "img, .text script") == []
+        wide = driver.execute_script("return document.documentElement.scrollWidth")
+        assert wide <= width
+        paper = driver.find_element(By.TAG_NAME, "body").value_of_css_property("background-color")
+        assert ("255, 255, 255" in paper) == (scheme == "light")
+        python = driver.find_element(By.XPATH, "//article//button[text()='Python']")
+        tab_to(driver, python)
+        python.send_keys(Keys.SPACE)
+        wait.until(lambda d: "explain(model" in d.find_element(By.TAG_NAME, "pre").text)
+        check_clean(driver, served)
+
+
+@pytest.mark.parametrize("width", [420, 1200])
+def test_leave_one_out_comes_in_beside_a_picture_of_the_agreement(served, width):
+    with chromium() as driver:
+        wait = opened(driver, served, width=width)
+        driver.find_element(By.CSS_SELECTOR, "[value=loo]").click()
+        driver.find_element(By.CSS_SELECTOR, "form button").click()
+        wait.until(lambda d: not d.find_element(By.ID, "stop").is_displayed())
+        cards = driver.find_elements(By.CSS_SELECTOR, "article")
+        titles = [card.find_element(By.TAG_NAME, "h2").text for card in cards]
+        assert titles[-1] == "LOO"
+        tokens = len(cards[0].find_elements(By.CSS_SELECTOR, ".token"))
+        for card in cards[:-1]:
+            assert card.find_element(By.CLASS_NAME, "agreement").text.startswith("r with Leave-")
+            dots = card.find_elements(By.CSS_SELECTOR, "svg circle")
+            assert len(dots) == tokens
+            assert all(0 <= float(dot.get_attribute("cx")) <= 120 for dot in dots)
+        assert not cards[-1].find_elements(By.TAG_NAME, "svg")
+        assert driver.execute_script("return document.documentElement.scrollWidth") <= width
+        check_clean(driver, served)
+
+
+def test_statements_have_links_to_their_proofs(served):
+    with chromium() as driver:
+        wait = opened(driver, served)
+        driver.find_element(By.CSS_SELECTOR, "form button").click()
+        wait.until(lambda d: len(d.find_elements(By.CSS_SELECTOR, "article")) == 3)
+        driver.find_element(By.XPATH, "//article//button[text()='Statements']").click()
+        links = wait.until(lambda d: d.find_elements(By.CSS_SELECTOR, "li a"))
+        verdicts = {x.text for x in driver.find_elements(By.CLASS_NAME, "verdict")}
+        assert "proved" in verdicts
+        driver.get(links[-1].get_attribute("href"))
+        assert "both get one explanation" in driver.page_source
+        driver.back()
+
+
+def test_stop_ends_the_passes_and_the_page_can_ask_again(served, monkeypatch):
+    monkeypatch.setattr(work, "COPIES", 1)
+    with chromium() as driver:
+        wait = opened(driver, served)
+        text = driver.find_element(By.ID, "text")
+        text.clear()
+        text.send_keys("the " * 60)
+        driver.find_element(By.CSS_SELECTOR, "[value=loo]").click()
+        driver.find_element(By.CSS_SELECTOR, "form button").click()
+        stop = driver.find_element(By.ID, "stop")
+        wait.until(lambda d: "tokens left out" in d.find_element(By.ID, "count-of").text)
+        stop.click()
+        wait.until(lambda d: not stop.is_displayed())
+        assert driver.find_element(By.ID, "error").text == ""
+        text.clear()
+        text.send_keys("the key")
+        driver.find_element(By.CSS_SELECTOR, "form button").click()
+        wait.until(lambda d: len(d.find_elements(By.CSS_SELECTOR, "article")) == 4)
+        wait.until(lambda _: not stop.is_displayed())
+        check_clean(driver, served)
+
+
+def test_a_fault_is_shown_once_and_goes_away(served):
+    with chromium() as driver:
+        wait = opened(driver, served)
+        error = driver.find_element(By.ID, "error")
+        driver.find_element(By.ID, "contrast").send_keys("no such name here")
+        driver.find_element(By.CSS_SELECTOR, "form button").click()
+        wait.until(lambda _: "contrast 'no such name here'" in error.text)
+        driver.find_element(By.ID, "contrast").clear()
+        driver.find_element(By.CSS_SELECTOR, "form button").click()
+        wait.until(lambda d: len(d.find_elements(By.CSS_SELECTOR, "article")) == 3)
+        assert error.text == ""

@@ -1,0 +1,62 @@
+"""A server of the page for one model."""
+
+import json
+import threading
+import urllib.error
+import urllib.request
+
+import uvicorn
+
+from benchmarks.app import command, server
+from benchmarks.sources import models
+
+TOKEN = "a-token"
+
+
+class Served:
+    """A server of one model on a free port, in a thread."""
+
+    def __init__(self, name):
+        self.name, self.loaded = name, models.load(name)
+        listening = command.listen(0)
+        self.port = listening.getsockname()[1]
+        app = server.application(self.loaded, TOKEN, self.port)
+        config = uvicorn.Config(app, log_level="error", **command.WAITS)
+        self.server = uvicorn.Server(config)
+        self.thread = threading.Thread(target=self.server.run, args=([listening],), daemon=True)
+        self.thread.start()
+
+    def end(self):
+        self.server.should_exit = True
+        self.thread.join(60)
+
+    @property
+    def address(self):
+        return f"http://127.0.0.1:{self.port}"
+
+    def ask(self, path, data=None, **headers):
+        body = None if data is None else json.dumps(data).encode()
+        request = urllib.request.Request(self.address + path, data=body, headers=headers)
+        try:
+            with urllib.request.urlopen(request, timeout=60) as answer:
+                return answer.status, answer.read(), answer.headers
+        except urllib.error.HTTPError as error:
+            return error.code, error.read(), error.headers
+
+    def post(self, path, data):
+        return self.ask(path, data, **{"x-token": TOKEN})
+
+    def events(self, data):
+        """The events that answer a question; an error of the request is the only one."""
+        status, body, _ = self.post("/explain", data)
+        if status != 200:
+            return [json.loads(body)]
+        lines = body.decode().split("\n\n")
+        assert lines.pop() == ""
+        return [json.loads(line.removeprefix("data: ")) for line in lines]
+
+    def rows(self, data):
+        """By method, the rows that answer a question without a fault."""
+        events = self.events(data)
+        assert events[-1] == {"end": True}, events[-1]
+        return {x["row"]["name"]: x["row"] for x in events if "row" in x}
