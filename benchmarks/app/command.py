@@ -8,8 +8,8 @@ from typing import Annotated
 import typer
 
 from lrp_axioms.axioms.extras import need
-from lrp_axioms.benchmarks.commands.console import console, loading, mendable
-from lrp_axioms.benchmarks.commands.options import MODEL
+from lrp_axioms.benchmarks.commands.console import check_names, console, loading, mendable
+from lrp_axioms.benchmarks.commands.options import DTYPES, MODEL, Dtype
 from lrp_axioms.benchmarks.commands.output import answer
 
 PORT = 8765
@@ -20,10 +20,12 @@ def serve(
     model: Annotated[str, typer.Argument(**MODEL)] = "embedded",
     *,
     port: Annotated[int, typer.Option(min=0, max=65535, help="0: any free port.")] = PORT,
+    dtype: Dtype = "float32",
     device: Annotated[str, typer.Option(help="As in explain.")] = "cpu",
 ):
     """Open a page on this machine that explains texts by several methods side by side."""
     with mendable():
+        check_names("--dtype", [dtype], DTYPES)
         need("serve", "starlette", "uvicorn", extra="app")
         with loading("the model"):
             import uvicorn
@@ -32,7 +34,7 @@ def serve(
             from lrp_axioms.benchmarks.sources import models
 
             models.check_device(device)
-            loaded = models.load(model, device=device)
+            loaded = models.load(model, device=device, dtype=dtype)
         token, listening = secrets.token_urlsafe(24), listen(port)
         port = listening.getsockname()[1]
         app = application(loaded, token, port)

@@ -192,11 +192,12 @@ def python(loaded: Classifier, asked: Asked, labels: int | list[int]) -> str:
     if loaded.explains == "answer":
         target = f"targets.answer({labels[0]}, {labels[1]})"
     texts = [asked.given(loaded)]
+    dtype = str(loaded.model.dtype).removeprefix("torch.")
     imports = "import transformers; from lrp_axioms import explain"
     return (
         f"{imports}; from lrp_axioms.numeric import targets\n"
         f"tokenizer = transformers.AutoTokenizer.from_pretrained(place := {place!r})\n"
-        f'model = transformers.{kind}.from_pretrained(place, dtype="float32").eval()\n'
+        f"model = transformers.{kind}.from_pretrained(place, dtype={dtype!r}).eval()\n"
         f"found = explain(model, tokenizer, {texts!r}, method={asked.methods[0]!r}, "
         f"target={target})\n"
     )

@@ -5,8 +5,8 @@ from typing import Annotated
 
 import typer
 
-from lrp_axioms.benchmarks.commands.console import check_names, console, loading, mendable, track
-from lrp_axioms.benchmarks.commands.options import Address, Device, Model, completing
+from lrp_axioms.benchmarks.commands.console import console, loading, mendable, track
+from lrp_axioms.benchmarks.commands.options import Address, Device, Model, completing, names_of
 from lrp_axioms.benchmarks.commands.output import answer
 from lrp_axioms.benchmarks.running.blocks import read_ahead
 from lrp_axioms.benchmarks.sources import streams
@@ -31,7 +31,7 @@ def attribute(
     method: Annotated[
         list[str] | None,
         typer.Option(
-            help="As in explain; may be given again. Default: attnlrp.",
+            help="As in explain, and may be given again. Default: attnlrp.",
             autocompletion=completing(METHODS),
         ),
     ] = None,
@@ -59,8 +59,7 @@ def attribute(
             from lrp_axioms.benchmarks.running import cluster
             from lrp_axioms.benchmarks.sources import models
 
-            chosen = list(dict.fromkeys(method or ["attnlrp"]))
-            check_names("--method", chosen, METHODS)
+            chosen = names_of("--method", method or ["attnlrp"], METHODS)
             place = cluster.engine(engine, address=address, device=device)
             device = "cpu" if place.device else device or "cpu"  # here, the first text is tried
             models.check_device(device)

@@ -22,6 +22,7 @@ from lrp_axioms.benchmarks.commands.options import (
     ModelFirst,
     Page,
     Target,
+    Truncate,
 )
 from lrp_axioms.benchmarks.commands.output import answer, present
 from lrp_axioms.benchmarks.sources.faults import check_sentence
@@ -52,6 +53,7 @@ def audit(
         Path | None, typer.Option(help="For an image model; default: a fixed pattern.")
     ] = None,
     html: Page = None,
+    truncate: Truncate = False,
     worst: Annotated[int, typer.Option(help="How many of the worst operations to print.")] = 10,
 ):
     """Account for the relevance of one logit, operation by operation, with proofs."""
@@ -62,7 +64,7 @@ def audit(
         check_files(read={"image": image}, html=html)
         classifier = loaded(model, texts, image, attention="eager")
     with mendable(f"--image {image}" if image else ""):
-        inputs, given = inputs_of(classifier, texts, image)
+        inputs, given = inputs_of(classifier, texts, image, truncate=truncate)
     with mendable(catch=(ValueError, OSError, LookupError, ZeroDivisionError)):
         from lrp_axioms.benchmarks.commands.targets import parse_target
 
@@ -113,24 +115,28 @@ def loaded(model, texts, image=None, *, attention=None):
         return load(model, attention=attention)
 
 
-def inputs_of(classifier, texts, image=None):
+def inputs_of(classifier, texts, image=None, *, truncate=None):
     """Returns the inputs of a model, and a dict of their text and tokens for the reader."""
     if hasattr(classifier, "processor"):
         return image_inputs(classifier, image)
-    return text_inputs(classifier, texts)
+    return text_inputs(classifier, texts, truncate=truncate)
 
 
-def text_inputs(classifier, texts):
+def text_inputs(classifier, texts, *, truncate=None):
     if classifier.explains == "answer":
         text = pair(texts)
     elif len(texts) > 1:
         raise ValueError(f"{len(texts)} texts: pass one, in quotes if it has spaces")
     else:
         (text,) = texts or (TEXT,)
+    from lrp_axioms.benchmarks.commands.cutting import cut
     from lrp_axioms.numeric.models.texts import check_special, tokenized
 
     check_special(classifier.tokenizer, [text])
     inputs = tokenized(classifier.tokenizer, [text], return_tensors="pt")
+    if truncate is not None:
+        size = inputs["input_ids"].shape[1]
+        inputs = cut(classifier, text, size, truncate=truncate) or inputs
     tokens = classifier.tokenizer.convert_ids_to_tokens(inputs["input_ids"][0].tolist())
     said = text if isinstance(text, str) else " ".join(text)
     return inputs, {"input": said, "tokens": tokens}

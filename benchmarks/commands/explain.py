@@ -19,7 +19,17 @@ from lrp_axioms.benchmarks.commands.console import (
     loading,
     mendable,
 )
-from lrp_axioms.benchmarks.commands.options import Column, Contrast, Method, Target, completing
+from lrp_axioms.benchmarks.commands.options import (
+    DTYPES,
+    Column,
+    Contrast,
+    Dtype,
+    Methods,
+    Target,
+    Truncate,
+    completing,
+    names_of,
+)
 from lrp_axioms.benchmarks.commands.output import answer, note, noting, present, write_each
 from lrp_axioms.benchmarks.names import MODELS
 from lrp_axioms.benchmarks.sources.faults import check_sentence, some
@@ -43,7 +53,7 @@ def explain(
             autocompletion=completing(MODELS),
         ),
     ],
-    method: Method = "attnlrp",
+    method: Methods = "attnlrp",
     target: Target = None,
     *,
     column: Column = None,
@@ -103,6 +113,8 @@ def explain(
             "files with numbers, such as why-1.png."
         ),
     ] = None,
+    truncate: Truncate = False,
+    dtype: Dtype = "float32",
     device: Annotated[str, typer.Option(help="'cpu', 'cuda', 'cuda:1', 'mps'.")] = "cpu",
 ):
     """Colour the tokens of texts by their relevance for one class, or for the next token."""
@@ -130,15 +142,15 @@ def explain(
         named = generated.parse_segments(segment or [], by, written=writes)
         generated.check_keep(keep, contrast, written=writes)
         columns = None if span is None else span_of(span, target, column, contrast)
-        options = options_of(method, budget)
-        if by_layer:
-            check_names("--layers --method", [method], WITH_RULES)
-        else:
-            check_names("--method", [method], METHODS)
+        option, known = ("--layers --method", WITH_RULES) if by_layer else ("--method", METHODS)
+        methods = names_of(option, [method], known)
+        options = options_of(methods, budget)
+        check_names("--dtype", [dtype], DTYPES)
     if writes:
         options |= {"contrast": contrast, "segments": named, "keep": keep}
         options |= {"reply": reply, "chat": chat}
-        options |= {"by": by, "method": method, "html": html, "png": png, "device": device}
+        options |= {"by": by, "methods": methods, "html": html, "png": png, "device": device}
+        options |= {"dtype": dtype, "truncate": truncate}
         return generated.explain(model, texts, generate, called=called, **options)
     with mendable():
         with loading("the model"):
@@ -147,36 +159,40 @@ def explain(
 
             models.check_device(device)
             with hint_to_quote(words):
-                loaded = models.load(model, device=device)
+                loaded = models.load(model, device=device, dtype=dtype)
         note_unknown(loaded, texts)
         if loaded.explains == "answer":
             texts = [pair(texts)]
-        options |= {"at": numbered_layers(loaded.model)} if by_layer else {}
+        at = {"at": numbered_layers(loaded.model)} if by_layer else {}
         goal = partial(parse_target, loaded, target, column, contrast=contrast)
-        given = {"model": model, "method": method, "target": goal, "columns": columns}
-        one = partial(explain_text, loaded, options=options, **given)
+        given = {"model": model, "target": goal, "columns": columns, "truncate": truncate}
+        found = []
         with noting():
-            found = each(texts, one, called)
+            for method in methods:
+                own = at | (options if method in BUDGETED else {})
+                one = partial(explain_text, loaded, method=method, options=own, **given)
+                found += each(texts, one, called)
     wrote = [html]
     if html:  # before anything is printed, which a reader may stop
         from lrp_axioms.numeric.results.result import page as page_of
 
         with mendable(f"--html {html}"):
-            page = page_of([one.section for one in found], found[0].attribution)
+            page = page_of([x.section for x in found], *(x.attribution for x in found))
             write_named(html, page.encode())
     wrote += write_each("--png", png, found, lambda one: one.png())
-    answer(model=model, method=method, texts=[one.facts() for one in found], wrote=wrote)
+    answer(model=model, method=",".join(methods), texts=[one.facts() for one in found], wrote=wrote)
     parts = [part for one in found for part in one.parts(console.width)]
     present(parts, parts if by_layer else summary(found), wrote=wrote)
 
 
-def options_of(method: str, budget: int | None) -> dict[str, int]:
-    """Returns the options of a method; ValueError for a budget where the method has none."""
+def options_of(methods: Sequence[str], budget: int | None) -> dict[str, int]:
+    """Returns the options of methods; ValueError for a budget where no method has one."""
     if budget is None:
         return {}
-    if method not in BUDGETED:
+    if not {*methods} & {*BUDGETED}:
         raise ValueError(
-            f"--budget {budget}: only --method {' and '.join(BUDGETED)} have a budget, not {method}"
+            f"--budget {budget}: only --method {' and '.join(BUDGETED)} have a budget, not "
+            f"{', '.join(methods)}"
         )
     if budget < 1:
         raise ValueError(f"--budget {budget}: pass a number of forward passes, at least 1")

@@ -9,6 +9,7 @@ from rich.console import RenderableType
 from rich.text import Text
 
 from lrp_axioms.axioms.composites import UnassignedOperation
+from lrp_axioms.benchmarks.commands.cutting import cut
 from lrp_axioms.benchmarks.commands.output import LINES, first_lines, note
 from lrp_axioms.benchmarks.commands.targets import said_of
 from lrp_axioms.benchmarks.errors import UnavailableError
@@ -43,6 +44,7 @@ class Explained:
         a = self.attribution
         return {
             "text": self.text,
+            "method": self.attribution.method,
             "target": a.target[0].tolist(),
             "said": self.said,
             "logit": a.logit[0].item(),
@@ -81,7 +83,8 @@ class Explained:
     def line(self) -> Iterator[RenderableType]:
         """Yields two lines, for one of several texts."""
         a = self.attribution
-        yield first_lines(Text(f"{self.said!r}: logit {a.logit[0]:+z.4f}", style="bold"), 1)
+        title = f"{a.method}: {self.said!r}: logit {a.logit[0]:+z.4f}"
+        yield first_lines(Text(title, style="bold"), 1)
         yield first_lines(self.section.terminal()[1], 1)
 
 
@@ -93,21 +96,31 @@ def explain_text(
     target,
     options: dict,
     columns: Callable[..., range] | None,
+    *,
+    truncate: bool | None = None,
 ) -> Explained:
     """Explains one text, or a question with its context, by ``lrp_axioms.explain``.
 
     ``model`` is the name that the user gave.  The target is ``target(tokens)``, or the span
-    ``columns(number of tokens)``.
+    ``columns(number of tokens)``.  A text that is longer than the model's positions is cut with
+    ``truncate``; with False, the error names ``--truncate``.
     """
-    from lrp_axioms import explain
+    from lrp_axioms import attribute, explain
     from lrp_axioms.numeric.models.texts import tokenized
     from lrp_axioms.numeric.targets import span, terms
 
     (ids,) = tokenized(loaded.tokenizer, [text])["input_ids"]
+    inputs = None if truncate is None else cut(loaded, text, len(ids), truncate=truncate)
+    if inputs is not None:
+        (ids,) = inputs["input_ids"].tolist()
     tokens = loaded.tokenizer.convert_ids_to_tokens(ids)
     spanned = columns and columns(len(tokens))
     target = span(spanned.start, spanned.stop) if spanned else target(tokens)
-    a = explain(loaded.model, loaded.tokenizer, [text], method=method, target=target, **options)
+    how = {"method": method, "target": target, **options}
+    if inputs is None:
+        a = explain(loaded.model, loaded.tokenizer, [text], **how)
+    else:
+        a = attribute(loaded.model, inputs, tokenizer=loaded.tokenizer, **how)
     shifted = facts_of(loaded.model).two
     words = lambda first, end: loaded.tokenizer.decode(ids[first:end]).strip()
     if spanned:

@@ -68,10 +68,32 @@ def check_keep(keep: Path | None, contrast: str | None, *, written: bool) -> Non
 
 
 def explain(
-    name, texts, count, *, reply, chat, by, method, html, png, device, called, keep, **options
+    name,
+    texts,
+    count,
+    *,
+    reply,
+    chat,
+    by,
+    methods,
+    html,
+    png,
+    device,
+    dtype,
+    truncate,
+    called,
+    keep,
+    **options,
 ) -> None:
     """Explains a ``reply``, or up to ``count`` tokens that a model writes, behind each text."""
     with mendable():
+        if truncate:
+            raise ValueError("--truncate: not with --generate and --answer, which read it all")
+        method, *others = methods
+        if others:
+            raise ValueError(
+                f"--method {','.join(methods)}: pass one method with --generate and --answer"
+            )
         with loading("the model"):
             from lrp_axioms import explain_generation
             from lrp_axioms.benchmarks.commands.explained import each, hint_to_quote, note_unknown
@@ -79,7 +101,7 @@ def explain(
 
             models.check_device(device)
             with hint_to_quote([name, *texts]):
-                loaded = models.load(name, device=device, writes=True)
+                loaded = models.load(name, device=device, writes=True, dtype=dtype)
         note_unknown(loaded, [*texts, options["contrast"] or "", reply or ""])
         if chat and not loaded.tokenizer.chat_template:
             raise ValueError(f"--chat: the tokenizer of {name} has no chat template; leave it out")

@@ -6,6 +6,7 @@ from typing import Annotated
 
 import typer
 
+from lrp_axioms.benchmarks.commands.console import check_names
 from lrp_axioms.benchmarks.names import MODELS
 from lrp_axioms.numeric.methods.catalogue import METHODS, WITH_RULES
 
@@ -16,7 +17,15 @@ def completing(names: Iterable[str]) -> Callable[[str], list[str]]:
     return lambda incomplete: [name for name in known if name.startswith(incomplete)]
 
 
+def names_of(option: str, given: Iterable[str], known: Iterable[str]) -> list[str]:
+    """Splits names at commas; raises ValueError that lists all names that are not ``known``."""
+    names = [name.strip() for each in given for name in each.split(",")]
+    check_names(option, names, known)
+    return list(dict.fromkeys(names))
+
+
 MODEL = {"help": "'embedded', a folder, or a Hub id.", "autocompletion": completing(MODELS)}
+DTYPES = ("float32", "float64", "bfloat16", "float16")
 DESCRIBED = "`lrp-axioms methods` describes them."
 
 Model = Annotated[str, typer.Option(**MODEL)]
@@ -25,6 +34,13 @@ Method = Annotated[
     str,
     typer.Option(
         help=f"{', '.join(METHODS)}; {DESCRIBED}",
+        autocompletion=completing(METHODS),
+    ),
+]
+Methods = Annotated[
+    str,
+    typer.Option(
+        help=f"One or several, with commas: {', '.join(METHODS)}; {DESCRIBED}",
         autocompletion=completing(METHODS),
     ),
 ]
@@ -57,5 +73,13 @@ Address = Annotated[
 ]
 Device = Annotated[
     str | None, typer.Option(help="As in explain; default: cpu, or the GPUs of a cluster.")
+]
+Dtype = Annotated[
+    str,
+    typer.Option(help=f"Of the model: {', '.join(DTYPES)}.", autocompletion=completing(DTYPES)),
+]
+Truncate = Annotated[
+    bool,
+    typer.Option("--truncate", help="Cut a text that is longer than the model's positions."),
 ]
 Page = Annotated[Path | None, typer.Option(help="Also write a page to this file.")]

@@ -101,8 +101,9 @@ def load(
     revision: str | None = None,
     attention: str | None = None,
     writes: bool = False,
+    dtype: str = "float32",
 ) -> Classifier:
-    """Loads the text model ``name`` in float32: one of ``EMBEDDED``, a folder, or a Hub id.
+    """Loads the text model ``name`` in a dtype: one of ``EMBEDDED``, a folder, or a Hub id.
 
     It has the head that its config names; if it names none, it is a sequence classifier.
     ``writes``: it is a language model, with an encoder or without.
@@ -111,7 +112,7 @@ def load(
     """
     revision = revision or PINS["models"].get(name)
     head = _that_writes if writes else _head
-    model, tokenizer = _loaded(name, head, AutoTokenizer, revision, attention)
+    model, tokenizer = _loaded(name, head, AutoTokenizer, revision, attention, dtype)
     if len(tokenizer) <= len(tokenizer.all_special_ids):  # Transformers makes one up
         raise ValueError(
             f"model {name!r} has no tokenizer: every word would be unknown; save it beside the "
@@ -170,7 +171,7 @@ def load_for_images(name: str, *, attention: str | None = None) -> ImageClassifi
     return ImageClassifier(*_loaded(name, head, AutoImageProcessor, None, attention), name)
 
 
-def _loaded(name, head, reader_class, revision, attention):
+def _loaded(name, head, reader_class, revision, attention, dtype="float32"):
     """Loads a model in eval mode, and its input reader, without running code of the folder.
 
     ``head`` returns the class that loads a configuration.
@@ -191,7 +192,7 @@ def _loaded(name, head, reader_class, revision, attention):
         # The embedded weights are stored in float16, which would otherwise be the dtype.
         model, info = head(config).from_pretrained(
             source,
-            dtype=torch.float32,
+            dtype=getattr(torch, dtype),
             attn_implementation=attention,
             output_loading_info=True,
             weights_only=True,  # a pickle can do anything

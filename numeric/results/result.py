@@ -297,8 +297,11 @@ def _in_percent(number: str, residual: float, logit: float) -> str:
     return f" The tokens received {-share:.0%} more than the {number}; `audit` says from where."
 
 
-def page(found: Sequence[render.Section], a: Attribution) -> str:
-    """Returns a page of texts that were all explained like the first of them, ``a``."""
+def page(found: Sequence[render.Section], a: Attribution, *others: Attribution) -> str:
+    """Returns a page of texts that were explained like ``a``, or by the methods of others too."""
+    methods = [*dict.fromkeys(x.method for x in (a, *others))]
+    if len(methods) > 1:
+        a = replace(a, method=", ".join(methods), options={})
     title = found[0].title if len(found) == 1 else f"{a.method}: {len(found)} texts"
     return render.html(found, title=title, made=made(a))
 

@@ -208,7 +208,7 @@ def test_the_installed_program_keeps_other_libraries_quiet_about_a_long_text(tmp
         [SCRIPT, "explain", "embedded", "film " * 600], cwd=tmp_path, capture_output=True, text=True
     )
     assert done.returncode == 2
-    assert done.stderr.startswith("error: text of 602 tokens")
+    assert done.stderr.startswith("error: the text has 602 tokens")
     assert done.stderr.count("\n") == 1
 
 
