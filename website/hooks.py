@@ -62,7 +62,23 @@ def on_page_markdown(markdown, page, files, **_):
             text = title(file.content_string)
         return f"[{text}]({target})"
 
-    return re.sub(r"\[(?P<text>[^\[\]]*)\]\((?P<target>[^)\s]+)\)", link, markdown)
+    found = re.sub(r"\[(?P<text>[^\[\]]*)\]\((?P<target>[^)\s]+)\)", link, markdown)
+    return folded(found)
+
+
+ROWS = 12
+LONG = re.compile(rf"^(?:(?:\||\d+\. ).*\n){{{ROWS + 3},}}", re.MULTILINE)
+FOLDED = '<details markdown="1">\n<summary>{rows} rows</summary>\n\n{found}\n</details>\n'
+
+
+def folded(markdown: str) -> str:
+    """Folds every long table and numbered list, so that a reader sees the sections first."""
+
+    def fold(found: re.Match) -> str:
+        heading = 2 if found[0].startswith("|") else 0
+        return FOLDED.format(rows=found[0].count("\n") - heading, found=found[0])
+
+    return LONG.sub(fold, markdown)
 
 
 def title(markdown: str) -> str:

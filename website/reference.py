@@ -1,6 +1,7 @@
 """The reference of public names, as pages for mkdocstrings, which reads their docstrings."""
 
 import re
+from collections.abc import Iterator
 
 import griffe
 
@@ -84,11 +85,73 @@ def block(path: str, name: str = "") -> str:
 
 
 class Fields(griffe.Extension):
-    """Lines such as ``relevance: (batch, token)`` of a docstring become a list."""
+    """Lines such as ``relevance: (batch, token)`` become a list, and parameters a table."""
 
     def on_object(self, *, obj, **_):
-        if obj.docstring:
-            obj.docstring.value = listed(obj.docstring.value)
+        if not obj.docstring:
+            return
+        text = obj.docstring.value
+        obj.docstring.value = listed(text)
+        if obj.is_function and (rows := [*parameters(obj, text)]):
+            obj.docstring.value += FOLDED.format("\n".join([*HEAD, *rows]))
+
+
+FOLDED = '\n\n<details markdown="1">\n<summary>Parameters</summary>\n\n{}\n\n</details>\n'
+HEAD = ["| parameter | type | default | meaning |", "| --- | --- | --- | --- |"]
+SHARED = {
+    "model": "The model, in eval mode; it is not changed.",
+    "tokenizer": "The tokenizer of the model.",
+    "inputs": "A batch of the tokenizer, or of an image processor, as in `attribute`.",
+    "method": "A name in `METHODS`, or a Composite, as in `attribute`.",
+    "target": "The explained output; by default the predicted one.",
+    "options": "Options of the method, as in `attribute`.",
+    "named": "With `of` and `read`: a tensor and a number of any module.",
+    "texts": "A text, a pair, or a list of them.",
+    "a": "The first text.",
+    "b": "The second text.",
+    "path": "The file.",
+    "sample": "The number of an example, from 0.",
+    "count": "How many to return.",
+    "width": "The width of the terminal, in letters.",
+    "grid": "Rows and columns of the patches of an image, where they are not known.",
+    "unit": 'What relevance is summed to, such as "word" or "sentence".',
+    "epsilon": "The ε stabiliser; 0 is the limit.",
+    "share": "Where relevance ends, as in `attribute`.",
+    "seed": "The seed of random choices.",
+    "memory": 'The most bytes of activations, or "auto".',
+    "rule": "The rule that is judged.",
+}
+"""Parameters that mean one thing everywhere, where a docstring does not say more."""
+
+LONGEST = 240  # letters of a sentence in the table; a longer one needs a field of its own
+
+
+def parameters(function: griffe.Function, text: str) -> Iterator[str]:
+    """Yields a line of a table for every parameter that a docstring, or ``SHARED``, describes."""
+    for x in function.parameters:
+        name, said = x.name, meaning(x.name, text)
+        if name not in ("self", "cls") and said:
+            kind, default = ("" if y is None else f"`{y}`" for y in (x.annotation, x.default))
+            yield f"| `{name}` | {escaped(kind)} | {escaped(default)} | {said} |"
+
+
+def meaning(name: str, text: str) -> str:
+    """Returns a parameter's field of a docstring, the first sentence with its name, or neither."""
+    for field in re.finditer(r"^((?:\w+, )*\w+): (\S.*(?:\n[ ]+\S.*)*)", text, re.MULTILINE):
+        if name in field[1].split(", "):
+            return plain(field[2])
+    parts = (" ".join(part.split()) for part in text.split("\n\n"))
+    sentences = (x for part in parts for x in re.split(r"(?<=[.;])\s+(?=[A-Z`(])", part))
+    found = (x for x in sentences if re.search(rf"``{name}\b", x) and len(x) <= LONGEST)
+    return plain(next((x for x in found if not x.startswith("Raises")), SHARED.get(name, "")))
+
+
+def plain(text: str) -> str:
+    return escaped(" ".join(text.split()).replace("``", "`"))
+
+
+def escaped(text: str) -> str:
+    return text.replace("|", "\\|")
 
 
 FIELD = re.compile(r"^((?:\w+, )*\w+): (?=\S)", re.MULTILINE)

@@ -14,6 +14,11 @@ from axioms.pages import theorems as catalogue
 from axioms.pages.formulas import pieces
 from axioms.pages.show import derived
 
+SEARCH = """<p class="find" hidden><label>Find statements with these words
+<input type="search" id="find"></label> <span id="count" role="status"></span></p>
+"""
+"""A field for the script docs/theorems.js, without which nothing is hidden."""
+
 
 @cache
 def decided() -> list[Verdict]:
@@ -24,14 +29,17 @@ def decided() -> list[Verdict]:
 def page(verdicts: Sequence[Verdict]) -> str:
     """The catalogue as Markdown, with formulas, witnesses and derivations."""
     meanings, rules = table("MEANINGS"), table("DERIVATIONS")
-    lines = [catalogue.introduction(verdicts)]
+    lines = [catalogue.introduction(verdicts), SEARCH]
     for name, section in catalogue.sections(verdicts).items():
         lines += [*catalogue.heading(name, section), ""]
+        lines += ['<details class="theme" markdown="1">']
+        lines += [f"<summary>{catalogue.listed(section)}</summary>", ""]
         for number, statements in section.theorems.items():
             lines += [f"### Theorem {number}", "", typeset(meanings[number]), ""]
             lines += map(statement, statements)
             lines += map(derivation, derivations(rules.get(number, ())).items())
             lines += [f"`lrp-axioms prove --show {number}`", ""]
+        lines += ["</details>", ""]
     return "\n".join(lines)
 
 

@@ -96,11 +96,13 @@ def page(verdicts: Sequence[Verdict]) -> str:
     lines = [introduction(verdicts), "| if you want to know ... | read |", "| --- | --- |"]
     lines += [f"| {THEMES[name]} | [{name}](#{anchor(name)}) |" for name in found]
     for name, section in found.items():
-        lines += ["", *heading(name, section)]
+        lines += ["", *heading(name, section), "", "<details>"]
+        lines += [f"<summary>{listed(section)}</summary>"]
         for number, statements in section.theorems.items():
             lines += ["", f"### Theorem {number}", "", marked(meanings[number]), ""]
             lines += map(line, statements)
             lines += ["", f"`lrp-axioms prove --show {number}`"]
+        lines += ["", "</details>"]
     return "\n".join(lines) + "\n"
 
 
@@ -117,6 +119,13 @@ def heading(name: str, section: Section) -> list[str]:
     links = ", ".join(f"[{number}](#theorem-{number})" for number in section.see_also)
     also = f" See also {links} of other sections." if links else ""
     return [f"## {name}", "", THEMES[name] + also]
+
+
+def listed(section: Section) -> str:
+    """Names the theorems of a section, such as "4 theorems: 24, 25, 71 and 72"."""
+    *first, last = map(str, section.theorems)
+    count = f"{len(section.theorems)} theorem{'s' * bool(first)}"
+    return f"{count}: {', '.join(first)} and {last}" if first else f"{count}: {last}"
 
 
 def anchor(name: str) -> str:

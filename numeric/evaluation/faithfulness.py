@@ -70,6 +70,8 @@ def evaluate(
         order.  Plain soft measures reward or punish a map for how many words it keeps, whichever
         these are; this difference does not.
 
+    top, subsets, samples: the numbers of tokens, of random halves and of draws in these measures
+
     Tokens where ``fixed``, (batch, token), is True are never removed, and their values are ignored:
     with a written answer fixed, and ``span`` of it as target, all measures are about its prompt.
     Any other torch module is measured with ``of``, ``read`` and ``axes``, as for ``attribute``, and

@@ -52,14 +52,16 @@ def explain_generation(
 ) -> Generation:
     """Returns relevance for each token that a language model writes, of all tokens before it.
 
-    The model continues ``prompt``, a text, its ids or the messages of a chat, greedily by at most
-    ``max_new_tokens``, with ``model.generate``, as far as it has positions, or by a
-    ``generation_config``, such as one that samples, whose number of tokens holds; or ``answer`` is
-    explained, a text or ids, as if the model had written it.  Messages become a text by the
-    tokenizer's chat template, which begins an answer, or goes on with the last message if that is
-    the assistant's.  Special tokens at the ends of a prompt, as chat templates write them, are not
-    added again.  The text of an answer is tokenized by itself; pass ids where a token spans
-    the end of the prompt and the start of the answer.  Row i of the relevance is
+    prompt: a text, its ids, or the messages of a chat
+    answer: a text or ids, explained as if the model had written it
+    max_new_tokens: the most that ``model.generate`` writes greedily, as far as it has positions
+    generation_config: another way to write, such as one that samples; its number of tokens holds
+
+    Messages become a text by the tokenizer's chat template, which begins an answer, or goes on with
+    the last message if that is the assistant's.  Special tokens at the ends of a prompt, as chat
+    templates write them, are not added again.  The text of an answer is tokenized by itself; pass
+    ids where a token spans the end of the prompt and the start of the answer.  Row i of the
+    relevance is
     ``attribute(model, prompt + answer[:i], method, target=answer[i])``, but all rows share one
     forward pass, and each takes one backward pass by a ``method`` with rules; one more pass finds
     probabilities, and one over the prompt checks that the model does not see later tokens.  Other

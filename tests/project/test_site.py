@@ -4,16 +4,19 @@ import os
 import re
 import subprocess
 import sys
+from inspect import cleandoc, isclass, isfunction, signature
 from pathlib import Path
 from types import SimpleNamespace
 
 import pytest
+from selenium.webdriver.common.by import By
 
 import lrp_axioms
 from benchmarks.experiments import figure2
+from tests.support.browser import chromium
 from tests.support.theorems import FILES, claims
 from website.pictures import COLUMNS, heat_map
-from website.reference import listed
+from website.reference import listed, meaning
 
 ROOT = Path(__file__).parents[2]
 LOADED = r"<(?:script|link|img|iframe|source)\b[^>]*?\b(?:src|href|srcset)=\"?(https?:|//)[^>]*>"
@@ -53,6 +56,28 @@ def test_the_catalogue_has_every_statement_with_its_verdict_and_formulas(site):
     assert r"\varepsilon" not in page
 
 
+@pytest.mark.parametrize("page", ["THEOREMS", "MODELS"])
+def test_a_long_page_shows_its_sections_first_and_opens_what_an_address_names(site, page):
+    with chromium() as driver:
+        address = (site / f"{page}.html").as_uri()
+        driver.get(address)
+        height = "return document.documentElement.scrollHeight"
+        assert driver.execute_script(height) < 6000
+        if page == "THEOREMS":
+            driver.get("about:blank")
+            driver.get(f"{address}#theorem-25")
+            assert driver.find_element(By.ID, "theorem-25").is_displayed()
+            assert not driver.find_element(By.ID, "theorem-10").is_displayed()
+            driver.find_element(By.ID, "find").send_keys("semisum")
+            assert driver.find_element(By.ID, "count").text == "0 found"
+            driver.find_element(By.ID, "find").clear()
+            driver.find_element(By.ID, "find").send_keys("softmax")
+            count = int(driver.find_element(By.ID, "count").text.removesuffix(" found"))
+            shown = driver.find_elements(By.CSS_SELECTOR, ".statement:not([hidden])")
+            assert len([x for x in shown if x.is_displayed()]) == count > 10
+            assert all("softmax" in x.text.lower() for x in shown)
+
+
 def test_every_public_name_is_in_the_reference(site):
     page = read(site / "reference" / "numeric.html")
     missing = [
@@ -61,6 +86,26 @@ def test_every_public_name_is_in_the_reference(site):
         if f'id="lrp_axioms.{home}.{name}"' not in page
     ]
     assert not missing
+
+
+def test_every_parameter_of_a_public_function_has_a_meaning():
+    for name in lrp_axioms.HOME:
+        found = getattr(lrp_axioms, name)
+        own = {f"{name}.{k}": x for k, x in vars(found).items()} if isclass(found) else {}
+        for path, function in ({name: found} | own).items():
+            if isfunction(function) and not path.rpartition(".")[2].startswith("_"):
+                text = cleandoc(function.__doc__ or "")
+                names = signature(function).parameters
+                assert [x for x in names if x != "self" and not meaning(x, text)] == [], path
+
+
+def test_the_meaning_of_a_parameter_is_its_field_or_its_first_sentence():
+    text = "One.\n\n``a`` is first; it is big.  ``b`` is ``a``.\n\nc, d: fields\n    of two lines"
+    assert meaning("a", text) == "`a` is first; it is big."
+    assert meaning("b", text) == "`b` is `a`."
+    assert meaning("d", text) == "fields of two lines"
+    assert meaning("model", text).startswith("The model")
+    assert meaning("e", text) == ""
 
 
 def test_the_notebooks_are_shown_with_their_pictures(site):
