@@ -131,8 +131,9 @@ def parameters(function: griffe.Function, text: str) -> Iterator[str]:
     for x in function.parameters:
         name, said = x.name, meaning(x.name, text)
         if name not in ("self", "cls") and said:
-            kind, default = ("" if y is None else f"`{y}`" for y in (x.annotation, x.default))
-            yield f"| `{name}` | {escaped(kind)} | {escaped(default)} | {said} |"
+            own = (x.annotation, None if "variadic" in x.kind.value else x.default)
+            kind, default = ("" if y is None else f"`{y}`" for y in own)
+            yield f"| `{name}` | {kind} | {default} | {said} |"
 
 
 def meaning(name: str, text: str) -> str:
@@ -147,11 +148,7 @@ def meaning(name: str, text: str) -> str:
 
 
 def plain(text: str) -> str:
-    return escaped(" ".join(text.split()).replace("``", "`"))
-
-
-def escaped(text: str) -> str:
-    return text.replace("|", "\\|")
+    return " ".join(text.split()).replace("``", "`")
 
 
 FIELD = re.compile(r"^((?:\w+, )*\w+): (?=\S)", re.MULTILINE)
