@@ -29,6 +29,7 @@ from lrp_axioms.axioms.extras import MissingLibrary
 from lrp_axioms.benchmarks.app import proofs, work
 from lrp_axioms.benchmarks.app.asked import Asked
 from lrp_axioms.benchmarks.app.guard import Guard
+from lrp_axioms.benchmarks.commands.advice import of_command
 from lrp_axioms.benchmarks.sources.models import Classifier
 from lrp_axioms.numeric.auditing.page import page as page_of_audit
 from lrp_axioms.numeric.results import render
@@ -131,7 +132,7 @@ def _refused(request: Request, error: Exception) -> Response:
 
 def _said(error: Exception) -> str:
     """Writes an error with the names of the page's fields, and not of a command's options."""
-    return re.sub(r"--(?=(target|contrast|column)\b)", "", str(error))
+    return re.sub(r"--(?=(target|contrast|column)\b)", "", of_command(str(error)))
 
 
 async def _events(work_of: Callable[[work.Tell], None]) -> AsyncIterator[str]:
