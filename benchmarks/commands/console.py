@@ -23,7 +23,6 @@ from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, T
 
 from lrp_axioms.axioms.composites import UnassignedOperation
 from lrp_axioms.axioms.extras import MissingLibrary
-from lrp_axioms.benchmarks.commands.advice import of_command
 from lrp_axioms.numeric.spelling import did_you_mean, printable
 
 SPELLED = {"█": "#", "░": "-", "−": "-", "–": "-", "—": "-", "≥": ">=", "≤": "<=", "→": "->",
@@ -159,6 +158,8 @@ def mendable(place: str = "", *, catch=(ValueError, OSError, UnassignedOperation
         system = place and isinstance(error, OSError) and error.strerror
         step = "make room there, or pass" if system and error.errno == ENOSPC else "pass"
         message = f"{place}: {error.strerror}; {step} another one" if system else str(error)
+        from lrp_axioms.benchmarks.commands.advice import of_command
+
         tell(of_command(message))
         raise typer.Exit(code=2) from error
 

@@ -1,4 +1,4 @@
-"""Errors of commands advise what a command can do, and not arguments of Python."""
+"""Errors of commands advise options, and no arguments of Python."""
 
 import ast
 from pathlib import Path
