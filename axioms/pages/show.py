@@ -44,7 +44,7 @@ def page(label: str) -> Page:
     "10" is the whole theorem with its derivations, "10b" its second statement alone.
     Raises ValueError that lists the known labels if there is no such theorem or statement.
     """
-    split = re.fullmatch(r"(\d+)([a-z]*)", label)
+    split = re.fullmatch(r"(\d{1,9})([a-z]*)", label)
     if not split:
         raise ValueError(f"{label!r} is no theorem; pass a number, such as 10, or 10b of it")
     number, letters = int(split[1]), split[2]

@@ -1,5 +1,6 @@
 """A question of the page, checked before a model runs."""
 
+import json
 from dataclasses import dataclass, fields
 from typing import Any, Self
 
@@ -32,8 +33,12 @@ class Asked:
     unit: str = UNITS[0]
 
     @classmethod
-    def of(cls, data: Any) -> Self:
-        """Checks data of a request; raises ValueError that names the first fault."""
+    def of(cls, body: bytes | str) -> Self:
+        """Reads a request; raises ValueError that names the first fault."""
+        try:
+            data = json.loads(body)
+        except RecursionError as error:
+            raise ValueError("the request is no JSON object") from error
         if not isinstance(data, dict):
             raise ValueError("the request is no JSON object")
         if unknown := data.keys() - {x.name for x in fields(cls)}:
@@ -47,7 +52,7 @@ class Asked:
             raise ValueError("methods: choose at least one")
         check_sentence(text or "")
         check_names("method", methods, METHODS)
-        check_names("unit", [unit], UNITS)
+        check_names("unit", [str(unit)], UNITS)
         given = {key: (value or "").strip() or None for key, value in named.items()}
         if given["column"] and not given["column"].isdecimal():
             raise ValueError(f"column {given['column']!r}: write the number of a token, from 0")

@@ -56,7 +56,7 @@ def application(loaded: Classifier, token: str, port: int) -> Starlette:
     async def explain(request: Request) -> Response:
         """Answers with server-sent events, and an error that is found later is one of them."""
         try:
-            asked = Asked.of(json.loads(await _body(request)))
+            asked = Asked.of(await _body(request))
         except FAULTS as error:
             return _refused(request, error)
         events = _events(partial(work.answer, loaded, asked))
@@ -115,11 +115,9 @@ def application(loaded: Classifier, token: str, port: int) -> Starlette:
 async def _answered(request: Request, found: Callable[[Asked], Response]) -> Response:
     """Reads a question and answers it in a thread, so that no request waits for another."""
     try:
-        if request.method == "POST":
-            data = json.loads(await _body(request))
-        else:
-            data = json.loads(request.query_params.get("asked", ""))
-        return await run_in_threadpool(lambda: found(Asked.of(data)))
+        given = request.query_params.get("asked", "")
+        body = await _body(request) if request.method == "POST" else given
+        return await run_in_threadpool(lambda: found(Asked.of(body)))
     except FAULTS as error:
         return _refused(request, error)
 

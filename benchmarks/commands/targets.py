@@ -6,6 +6,7 @@ from collections.abc import Iterator, Sequence
 from lrp_axioms.benchmarks.commands.output import note, noting
 from lrp_axioms.benchmarks.sources.faults import some
 from lrp_axioms.numeric.models.facts import facts_of
+from lrp_axioms.numeric.spelling import text_fault
 from lrp_axioms.numeric.targets import Target, answer, logit
 from lrp_axioms.numeric.targets.naming import label_numbers, resolve_names, single_token, text_ids
 
@@ -25,6 +26,12 @@ def parse_target(
     contrast: named like the target; its logit is subtracted
     Raises one ValueError for both options, which lists the legal values for this head.
     """
+    given = {"--target": name, "--contrast": contrast}
+    wrong = {
+        key: fault for key, x in given.items() if (x or "").strip() and (fault := text_fault(x))
+    }
+    if wrong:
+        raise ValueError("\n".join(f"{x} {given[x]!r}: {wrong[x]}; pass a name" for x in wrong))
     if contrast is not None:
         return _difference(loaded, name, column, tokens, contrast)
     if loaded.explains == "answer":

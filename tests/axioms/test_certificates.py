@@ -178,7 +178,7 @@ def test_the_negation_of_a_sum_that_is_not_0_is_confirmed(good, tmp_path):
 
 def test_the_page_says_how_many_changes_are_rejected():
     page = (CHECKER.parents[1] / "docs" / "TRUST.md").read_text("utf-8")
-    assert f"They reject each of {len(CHANGES)} changed certificates" in page
+    assert f"The checker rejects each of {len(CHANGES)} changed certificates" in page
 
 
 @pytest.mark.parametrize("what", CHANGES)

@@ -271,6 +271,13 @@ FAULTS = {
     "a long text": (question("loo", text="a " * 30_000), "at most 20000 letters"),
     "too many bytes": (question("loo", text="a " * 200_000), "more than 200000 bytes"),
     "a list": (["loo"], "no JSON object"),
+    "a unit that is no name": (question("loo", unit=["a"]), "unit ['a']: pass token, word"),
+    "half a character": (question("loo", text="\ud800 film"), "half a character"),
+    "half a character as a target": (question("loo", target="\ud800"), "target '\\ud800': half"),
+    "half as a contrast": (
+        question("loo", contrast="\ud800"),
+        "contrast '\\ud800': half",
+    ),
     "many tokens": (question("loo", text="film " * 600), "longer than the model's"),
 }
 
@@ -284,6 +291,8 @@ def test_a_fault_is_one_message(classifier, data, said):
 def test_a_fault_of_a_page_is_text(classifier):
     for path, said in (
         ("/audit?asked=x", b"Expecting value"),
+        ("/audit?asked=" + "[" * 50_000, b"no JSON object"),
+        ("/proof?name=" + "9" * 5000, b"is no theorem"),
         ("/proof?name=999", b"there is no theorem 999"),
         ("/proof?name=split+linear&method=loo", b"method loo: pass attnlrp"),
     ):
