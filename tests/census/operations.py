@@ -12,13 +12,13 @@ HEAD = """\
 # Operations
 
 While a model runs, every torch function that an activation reaches is looked up by its name in
-`numeric/engine/operations.py`, from which `python -m tests.census.operations` makes this
-page: what each does to relevance, and why. `x + y`, `torch.add`, `Tensor.add` and `add_` have one
-name. What is not here and meets an activation is refused; there is no default rule.
+`numeric/engine/operations.py`. From this file `python -m tests.census.operations` makes this page:
+the effect of each function on relevance, and why. `x + y`, `torch.add`, `Tensor.add` and `add_`
+have one name. An unlisted function that meets an activation is refused; there is no default rule.
 
-Where a row names a kind, the composite chooses one of the kind's rules, which a table below lists
-and `axioms/kinds.py` describes, and the row says what AttnLRP's does. Numbers are those of the
-theorems: `lrp-axioms prove --show 6` prints one.
+Where a row names a kind, the composite chooses one of the kind's rules, and the row describes
+AttnLRP's choice. A table below lists the rules, and `axioms/kinds.py` describes them. The numbers
+are theorems: `lrp-axioms prove --show 6` prints theorem 6.
 """
 
 
