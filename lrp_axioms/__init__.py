@@ -24,7 +24,9 @@ if TYPE_CHECKING:
     from lrp_axioms.numeric.generation.explaining import explain_generations as explain_generations
     from lrp_axioms.numeric.generation.result import Generation as Generation
     from lrp_axioms.numeric.layer_mixes import sweep as sweep
+    from lrp_axioms.numeric.pairs import interactions as interactions
     from lrp_axioms.numeric.planning import plan as plan
+    from lrp_axioms.numeric.results.interactions import Interactions as Interactions
     from lrp_axioms.numeric.results.result import Attribution as Attribution
     from lrp_axioms.numeric.results.similarity import Similarity as Similarity
     from lrp_axioms.numeric.similarity import explain_similarity as explain_similarity
@@ -48,6 +50,8 @@ HOME = {
     "explain_generations": "numeric.generation.explaining",
     "explain_similarity": "numeric.similarity",
     "Generation": "numeric.generation.result",
+    "interactions": "numeric.pairs",
+    "Interactions": "numeric.results.interactions",
     "judge": "axioms",
     "plan": "numeric.planning",
     "propagation": "numeric.attribution",

@@ -142,6 +142,12 @@ def explain(
     other arguments and errors are described in ``attribute``.
     """
     model, tokenizer = open_object(model, tokenizer)
+    inputs = inputs_of(model, tokenizer, texts)
+    return attribute(model, inputs, method, target, tokenizer=tokenizer, **options)
+
+
+def inputs_of(model: Any, tokenizer: Any, texts: str | Sequence[str | tuple[str, str]]) -> Any:
+    """Checks texts and their tokenizer, and returns a batch; errors as in ``explain``."""
     check_order(model, tokenizer)
     texts = checked_texts(texts)
     check_special(tokenizer, texts)
@@ -154,7 +160,7 @@ def explain(
         )
     inputs = inputs.convert_to_tensors("pt")
     warn_beyond(model, inputs["input_ids"].shape[1])
-    return attribute(model, inputs, method, target, tokenizer=tokenizer, **options)
+    return inputs
 
 
 def run_method(

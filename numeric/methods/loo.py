@@ -80,7 +80,7 @@ def leave_one_out(
     words = texts.words
     if batch.mixed:
         words[:, : batch.ids.shape[1]] &= ~places_of_images(model, batch)
-    needed = words & _first_seen_tokens(batch, texts.readout)
+    needed = words & first_seen_tokens(batch, texts.readout)
     every = max(1, int(words.sum(dim=1).max())) if budget is None else budget
     without = texts.without if each is None else _telling(texts.without, each, batch_size)
     relevance, details = by_groups(without, words, budget=every, groups=groups, needed=needed)
@@ -167,7 +167,7 @@ def losses(
     return Losses(words, readout, logits, starts, without)
 
 
-def _first_seen_tokens(batch: Batch, readout: Readout) -> Tensor:
+def first_seen_tokens(batch: Batch, readout: Readout) -> Tensor:
     """Marks the tokens that the first read row attends to: (batch, token)."""
     columns = torch.arange(batch.present.shape[1], device=batch.device)
     if batch.decoder_input_ids is not None:

@@ -26,7 +26,8 @@ COLUMN, ROW = 18.0, 15.0  # of a map
 LONGEST = 150.0  # of a name
 LETTERS = 256  # measured at once: no line has room for more
 PIXELS, MOST = 200, 60_000  # of an inch, and of the longest side of a file
-DIM = "0.35"
+DIM, RED, BLUE = "0.35", "#c62828", "#2855c6"
+MAPPED = 40  # tokens of a map of pairs
 
 
 def texts(sections: Sequence[render.Section], *, made: str) -> bytes:
@@ -61,6 +62,30 @@ def maps(
     return page.png(made)
 
 
+def arcs(
+    found: render.Section,
+    pairs: Sequence[tuple[int, int, float]],
+    *,
+    legend: str,
+    said: str,
+    made: str,
+) -> bytes:
+    """Draws tokens one below the other, arcs between ``pairs`` of them, and the section's map.
+
+    Arcs below 0 are blue and dashed.  A map of more than ``MAPPED`` tokens is left out.
+    """
+    grids = [_Grid(each, turned=False) for each in found.maps if len(each.tokens) <= MAPPED]
+    page = _Page(max(WIDTH, *(2 * EDGE + grid.width for grid in grids), 0))
+    page.write(found.title, NORMAL, weight="bold")
+    page.arcs(found, pairs)
+    for text in (found.legend, legend, found.caption, said):
+        page.write(text)
+    for grid in grids:
+        page.grid(grid, None)
+        page.write(grid.found.legend)
+    return page.png(made)
+
+
 class _Grid:
     """A map as it stands in a picture: the names of rows and columns, and their room."""
 
@@ -76,10 +101,9 @@ class _Grid:
 
     def cells(self) -> tuple[np.ndarray, np.ndarray]:
         """Returns the colour of every cell, and rows and columns of cells below 0."""
-        found = self.found.values.T
-        colours = np.array([render.colours(column) for column in found], dtype=np.uint8)
-        below = np.argwhere(found < 0).T
-        return (colours, below) if self.turned else (colours.swapaxes(0, 1), below[::-1])
+        colours = np.asarray(self.found.shades(), dtype=np.uint8)
+        below = np.argwhere(self.found.against()).T
+        return (colours.swapaxes(0, 1), below[::-1]) if self.turned else (colours, below)
 
 
 class _Page:
@@ -126,6 +150,35 @@ class _Page:
                 x += widths[n] + ROOM
             self.y = y + ROW + SMALL + ROOM
         self.y += 2 * ROOM
+
+    def arcs(self, found: render.Section, pairs: Sequence[tuple[int, int, float]]) -> None:
+        """Draws a token in each row, and arcs to the right of them."""
+        from matplotlib.patches import PathPatch, Rectangle
+        from matplotlib.path import Path
+
+        names = [_fit_name(token, WIDTH / 3) for token in found.tokens]
+        numbers = _numbers(found.relevance)
+        left = EDGE + max(map(_width, names)) + 2 * ROOM
+        start = left + max(_width(x, SMALL) for x in numbers) + 2 * ROOM
+        room = WIDTH - EDGE - start
+        top, base = max((abs(x) for *_, x in pairs), default=0) or 1, self.y + ROOM
+        far = max((j - i for i, j, _ in pairs), default=1)
+        rows = zip(names, numbers, render.colours(found.relevance), strict=True)
+        for n, (name, number, rgb) in enumerate(rows):
+            colour, y = tuple(part / 255 for part in rgb), base + n * ROW
+            self.axes.add_patch(Rectangle((EDGE, y), left - EDGE, ROW - 1, color=colour, lw=0))
+            self.put(left - ROOM, y + 0.7 * ROW, name, NORMAL, ha="right")
+            self.put(start - ROOM, y + 0.7 * ROW, number, SMALL, ha="right", color=DIM)
+        for i, j, value in reversed(pairs):
+            y, z = (base + ROW * (n + 0.5) for n in (i, j))
+            bulge = start + 1.3 * room * (0.2 + 0.8 * (j - i) / far)
+            path = Path(
+                [(start, y), (bulge, y), (bulge, z), (start, z)], [Path.MOVETO] + 3 * [Path.CURVE4]
+            )
+            hue, dash = (BLUE, (0, (4, 2))) if value < 0 else (RED, "-")
+            width = 0.4 + 2.6 * abs(value) / top
+            self.axes.add_patch(PathPatch(path, fill=False, ec=hue, lw=width, ls=dash))
+        self.y = base + ROW * len(names) + ROOM
 
     def image(self, picture: np.ndarray) -> None:
         """Draws a picture as wide as the page, and at most as high."""

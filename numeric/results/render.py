@@ -14,6 +14,7 @@ from typing import Any, ClassVar
 
 import numpy as np
 from jinja2 import Environment
+from markupsafe import Markup
 from rich.table import Table
 from rich.text import Text
 
@@ -60,7 +61,7 @@ patches" style="width:20rem;max-width:100%"></p>
 {% endif %}<p>{% for t in s.cells() %}<span class="token{{ t.sign }}" title="{{ t.value }}"
 style="background:{{ t.background }}">{{ t.token }}</span> {% endfor %}</p>
 <p><small>{{ s.legend }}<br>{{ s.caption }}</small></p>
-<details{% if sections|length == 1 and s.tokens|length <= 20 %} open{% endif %}>
+{{ s.below }}<details{% if sections|length == 1 and s.tokens|length <= 20 %} open{% endif %}>
 <summary>{{ s.tokens|length }} tokens by the size of their relevance</summary>
 <table><tr><th class="number">position</th><th>token</th><th class="number">relevance</th></tr>
 {% for t in s.by_size() %}<tr><td class="number">{{ t.position }}</td><td>{{ t.token }}</td>
@@ -109,24 +110,37 @@ class LayerMap:
 
     legend: ClassVar[str] = LAYERS
     heading: ClassVar[str] = "Layers of "
+    summed: ClassVar[bool] = True
+
+    def tops(self) -> np.ndarray:
+        """Returns the sizes that have the full colour: (1, column), the largest of each column."""
+        return np.asarray(np.abs(self.values).max(axis=0, keepdims=True))
 
     def shades(self) -> np.ndarray:
-        """Returns the colour of every cell, (token, column, 3), by a scale of each column."""
-        return np.stack([colours(column) for column in self.values.T], axis=1)
+        """Returns the colour of every cell, (token, column, 3)."""
+        tops = self.tops()
+        flat = colours((self.values / np.where(tops > 0, tops, 1)).flatten().tolist())
+        return np.array(flat).reshape(*self.values.shape, 3)
+
+    def against(self) -> np.ndarray:
+        """Decides for each cell whether it is below 0 by more than ``LEAST`` of the full colour."""
+        return np.asarray(self.values < -LEAST * self.tops())
 
     def rows(self) -> Iterator[tuple[str, list[Cell]]]:
         """Yields the cells of every token, with text and colour; then the cells of the sum."""
-        shades = self.shades().tolist()
-        for token, values, row in zip(self.tokens, self.values, shades, strict=True):
-            yield token, [_cell(value, rgb) for value, rgb in zip(values, row, strict=True)]
-        yield "sum", [_cell(value, (255, 255, 255)) for value in self.values.sum(axis=0)]
+        each = zip(self.tokens, self.values, self.shades().tolist(), self.against(), strict=True)
+        for token, *row in each:
+            yield token, [_cell(*cell) for cell in zip(*row, strict=True)]
+        if self.summed:
+            sums = self.values.sum(axis=0)
+            yield "sum", [_cell(value, (255, 255, 255), value < 0) for value in sums]
 
 
-def _cell(value: float, rgb: tuple[int, int, int]) -> Cell:
+def _cell(value: float, rgb: tuple[int, int, int], against: bool) -> Cell:  # noqa: FBT001
     return {
         "shown": short(value),
         "value": f"{value:+z.4f}",
-        "sign": "against" if value < 0 else "",
+        "sign": "against" if against else "",
         "background": "rgb({},{},{})".format(*rgb),
         "shade": shade(rgb),
     }
@@ -147,6 +161,7 @@ class Section:
     legend: the meaning of the colours
     maps: its relevance in the layers of the model
     picture: an image under the relevance of its patches, (height, width, 3)
+    below: escaped HTML below the caption of a page
     """
 
     tokens: Sequence[str]
@@ -156,6 +171,7 @@ class Section:
     legend: str = LEGEND
     maps: Sequence[LayerMap] = ()
     picture: np.ndarray | None = None
+    below: Markup | str = ""
 
     def cells(self) -> Iterator[dict[str, str]]:
         """Yields every token's text, number and colour for a page."""
@@ -215,28 +231,29 @@ def terminal(
 ) -> tuple[Text, Text, Table]:
     """Returns the sentence on coloured backgrounds, its legend, and a table of numbers."""
     words = []
-    table = _table("token", "relevance")
+    numbers = table("token", "relevance")
     shown = map(printable, tokens)
     cells = zip(shown, relevance, colours(relevance), underlined(relevance), strict=True)
     for token, value, (r, g, b), marked in cells:
         against = "underline " if marked else ""
         words.append(Text(token, style=f"{against}black on rgb({r},{g},{b})"))
-        table.add_row(Text(token), f"{value:+z.4f}")
-    return Text(" ").join(words), Text(legend, style="dim"), table
+        numbers.add_row(Text(token), f"{value:+z.4f}")
+    return Text(" ").join(words), Text(legend, style="dim"), numbers
 
 
 def largest(tokens: Sequence[str], relevance: Sequence[float], count: int) -> Table:
     """Lists the ``count`` tokens with most relevance by size, in their order, with columns."""
-    table = _table("column", "token", "largest relevance")
+    found = table("column", "token", "largest relevance")
     for n in sorted(by_size(relevance)[:count]):
-        table.add_row(str(n), Text(tokens[n]), f"{relevance[n]:+z.4f}")
-    return table
+        found.add_row(str(n), Text(tokens[n]), f"{relevance[n]:+z.4f}")
+    return found
 
 
-def _table(*headers: str) -> Table:
-    table = Table(*headers, box=None, header_style="bold", pad_edge=False)
-    table.columns[-1].justify = "right"
-    return table
+def table(*headers: str) -> Table:
+    """Returns an empty table whose last column holds numbers."""
+    found = Table(*headers, box=None, header_style="bold", pad_edge=False)
+    found.columns[-1].justify = "right"
+    return found
 
 
 def html(sections: Sequence[Section], *, title: str, made: str) -> str:

@@ -14,7 +14,7 @@ from transformers import PreTrainedTokenizerBase
 from lrp_axioms.axioms.extras import need
 from lrp_axioms.numeric.results import cells, overlays, pictures, render, stored
 from lrp_axioms.numeric.results.render import LayerMap
-from lrp_axioms.numeric.results.words import pieces, units
+from lrp_axioms.numeric.results.words import named_units
 from lrp_axioms.numeric.spelling import printable
 
 if TYPE_CHECKING:
@@ -144,12 +144,7 @@ class Attribution:
                     "some tokens are not the tokenizer's: pass the tokenizer of the model, and add "
                     "up a result of tokens, not of words"
                 )
-            texts = pieces(tokenizer, ids)
-            found = units(texts, unit)
-            words = [
-                "".join(x for x, n in zip(texts, found, strict=True) if n == k).strip()
-                for k in range(max(found) + 1)
-            ]
+            found, words = named_units(tokenizer, ids, unit)
             left = iter(found)
             rows.append([len(words) if x is None else next(left) for x in row])
             names.append(words)

@@ -83,6 +83,5 @@ class _Pairs(LayerMap):
         "token of the other text takes of a token's relevance; the last line adds up columns."
     )
 
-    def shades(self) -> np.ndarray:
-        flat = render.colours(self.values.flatten().tolist())
-        return np.array(flat).reshape(*self.values.shape, 3)
+    def tops(self) -> np.ndarray:
+        return np.asarray(np.abs(self.values).max(keepdims=True))

@@ -60,6 +60,18 @@ def units(tokens: Sequence[str], by: str, cuts: Sequence[int] = ()) -> list[int]
     return numbers
 
 
+def named_units(
+    tokenizer: PreTrainedTokenizerBase, ids: Sequence[int], by: str
+) -> tuple[list[int], list[str]]:
+    """Returns the number of the unit of every token, and the text of every unit."""
+    texts = pieces(tokenizer, ids)
+    numbers = units(texts, by)
+    words = ["" for _ in range(max(numbers) + 1)]
+    for text, n in zip(texts, numbers, strict=True):
+        words[n] += text
+    return numbers, [word.strip() for word in words]
+
+
 def _units(text: str, tokens: Sequence[str], unit: re.Pattern[str]) -> list[int]:
     starts = [found.start() for found in unit.finditer(text)]
     begins = accumulate((len(token) for token in tokens), initial=0)

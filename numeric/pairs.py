@@ -1,0 +1,158 @@
+"""Explains which words of a text act together: ``interactions(model, tokenizer, text)``."""
+
+import reprlib
+from typing import Any
+
+import torch
+from torch import Tensor
+from transformers import PreTrainedModel, PreTrainedTokenizerBase
+
+from lrp_axioms.numeric.attribution import inputs_of
+from lrp_axioms.numeric.engine.blocks import outside
+from lrp_axioms.numeric.methods import pair_losses
+from lrp_axioms.numeric.methods.loo import first_seen_tokens, losses
+from lrp_axioms.numeric.methods.memory_budget import AUTO, check_batch_size
+from lrp_axioms.numeric.methods.pair_losses import Parts, estimated
+from lrp_axioms.numeric.models.checks import open_object, own_failures
+from lrp_axioms.numeric.models.inputs import prepare
+from lrp_axioms.numeric.results.interactions import Interactions
+from lrp_axioms.numeric.results.words import UNITS, named_units
+from lrp_axioms.numeric.spelling import listed
+from lrp_axioms.numeric.targets import Label, Target
+from lrp_axioms.numeric.targets.readout import Readout
+
+WAYS = ("exact", "estimated")
+
+
+def interactions(
+    model: PreTrainedModel | Any,
+    tokenizer: PreTrainedTokenizerBase | None,
+    text: str | tuple[str, str],
+    *,
+    target: Label | Target = None,
+    by: str = "token",
+    pairs: str = "exact",
+    budget: int | None = None,
+    seed: int = 0,
+    batch_size: int = 128,
+    memory: int | str = AUTO,
+) -> Interactions:
+    """Returns I_ij = f(x) - f(x without i) - f(x without j) + f(x without both), of all pairs.
+
+    i and j are tokens, words or sentences of one text (``by`` "token", "word" or "sentence"), and f
+    is the logit of ``target``, as in ``attribute``.  Parts are left out by the attention mask, as
+    in Leave-One-Out.  ``pairs="exact"`` takes one forward pass for each pair.
+    ``pairs="estimated"`` takes a forward and a backward pass for each part instead
+    (``methods.pair_losses.estimated``), and then leaves out the ``budget`` pairs with the largest
+    estimates, by default as many as there are parts.
+    Groups of parts that act together are found, and each is left out as a whole.  ``seed`` draws
+    random quarters of the parts, which are left out to see how much of the losses the parts, the
+    groups and the pairs explain.
+    The result is in logits; ``Interactions`` describes it.  Nothing makes it add up to the logit.
+    Raises ValueError that lists bad options, for a text of fewer than three parts, and for all that
+    ``explain`` and Leave-One-Out refuse; with estimates, for all that mask relevance refuses.
+    """
+    model, tokenizer = open_object(model, tokenizer)
+    _check(text, by, pairs, budget, seed)
+    check_batch_size(batch_size)
+    inputs, names, numbers = _parts_of(model, tokenizer, text, by)
+    batch = prepare(model, inputs, targets=[target]).of_text()
+    off = torch.autocast(batch.device.type, enabled=False)
+    with outside(), torch.inference_mode(mode=False), off, own_failures(model, batch):
+        readout = Readout.of(model, batch, [target], tokenizer=tokenizer)
+        with readout.one_draw(model, batch), torch.no_grad():
+            texts = losses(
+                model, batch, readout, batch_size=batch_size, removal="attention-mask",
+                memory=memory,
+            )  # fmt: skip
+            masks = (numbers == torch.arange(len(names))[:, None]).to(batch.device)
+            parts = Parts(masks, first_seen_tokens(batch, texts.readout)[0], texts.without)
+            estimate, most = None, None
+            if pairs == "estimated":
+                most = len(names) if budget is None else budget
+                with torch.enable_grad():
+                    estimate = estimated(model, batch, texts.readout, masks)
+            alone, details = _measured(parts, estimate, most, seed)
+    logit = texts.logits[0]
+    return Interactions(
+        relevance=alone[None],
+        target=texts.readout.targets[0].target,
+        logit=logit,
+        residual=logit - alone.sum(),
+        method="interactions",
+        options={"by": by, "pairs": pairs, "budget": budget, "seed": seed},
+        details=details,
+        tokens=(tuple(names),),
+        model=type(model).__name__,
+    )
+
+
+def _parts_of(
+    model: Any, tokenizer: Any, text: Any, by: str
+) -> tuple[dict[str, Tensor], list[str], Tensor]:
+    """Returns a text's inputs, the names of its parts, and each token's part, (token,)."""
+    inputs = inputs_of(model, tokenizer, [text])
+    ids = inputs["input_ids"][0].tolist()
+    if by == "token":
+        names = [str(tokenizer.convert_ids_to_tokens(x) or x) for x in ids]
+        numbers = list(range(len(ids)))
+    else:
+        numbers, names = named_units(tokenizer, ids, by)
+    if len(names) < 3:
+        raise ValueError(
+            f"{reprlib.repr(text)} has {len(names)} parts by {by}: without two of them nothing is "
+            "left to attend to; pass a longer text, or by='token'"
+        )
+    return inputs, names, torch.tensor(numbers)
+
+
+def _measured(
+    parts: Parts, estimate: Tensor | None, most: int | None, seed: int
+) -> tuple[Tensor, dict[str, Tensor]]:
+    """Returns the losses of the parts, and the details of ``Interactions``."""
+    count, device = len(parts.masks), parts.masks.device
+    alone = parts.lost(torch.eye(count, dtype=torch.bool, device=device))
+    found = alone.new_zeros(count, count) if estimate is None else estimate.to(alone.dtype)
+    first, second = pair_losses.all_pairs(count, device)
+    if estimate is not None:
+        first, second = pair_losses.largest(found, most or 0)
+    known = pair_losses.exact(parts, alone, torch.stack([first, second]))
+    error = (found[first, second] - known).square().mean().sqrt()
+    by_loss = torch.zeros_like(found)
+    for places in ((first, second), (second, first)):
+        found[places], by_loss[places] = known, 1
+    tree = pair_losses.merges(found)
+    members = pair_losses.nodes(tree)
+    lost = alone.new_full((len(members),), torch.nan)
+    tested = ~parts.hide_all(members)
+    lost[tested] = parts.lost(members[tested])
+    sets = pair_losses.random_sets(parts, seed)
+    guesses = pair_losses.predicted(sets, alone, found, members, lost)
+    details = {
+        "pairs": found,
+        "by_loss": by_loss,
+        "merges": tree,
+        "losses": lost,
+        "explained": pair_losses.explained(parts.lost(sets), guesses),
+    }
+    return alone, details if estimate is None else details | {"error": error[None]}
+
+
+def _check(text: object, by: object, pairs: object, budget: object, seed: object) -> None:
+    """Raises ValueError that lists all bad options."""
+    units = ("token", *UNITS)
+    wrong = []
+    if not isinstance(text, str) and not (isinstance(text, tuple) and len(text) == 2):
+        wrong.append(f"text={reprlib.repr(text)}: pass one text, or a pair (a, b)")
+    if by not in units:
+        wrong.append(f"by={by!r}: pass one of {', '.join(units)}")
+    if pairs not in WAYS:
+        wrong.append(f"pairs={pairs!r}: pass one of {', '.join(WAYS)}")
+    if budget is not None and pairs == "exact":
+        wrong.append(f"budget={budget!r}: exact pairs leave out every pair; leave it out")
+    elif budget is not None and (type(budget) is not int or budget < 0):
+        wrong.append(f"budget={budget!r}: pass a whole number of pairs, at least 0")
+    if type(seed) is not int or seed < 0:
+        wrong.append(f"seed={seed!r}: pass a whole number, at least 0")
+    if wrong:
+        raise ValueError(listed(wrong))

@@ -1,0 +1,234 @@
+"""Interactions of pairs are the plain loop; groups are left out as a whole; estimates are told."""
+
+import re
+from itertools import combinations
+
+import pytest
+import torch
+
+from benchmarks.sources import models
+from numeric import Interactions, attribute, interactions
+from numeric.methods import pair_losses
+from numeric.targets import logit
+from tests.support.cases import close
+from tests.support.traces import assert_same, snapshot
+
+TEXTS = {
+    "embedded": "not a bad film, but unforgettably dull",
+    "embedded-lm": "anna apple bert pen carl map ; bert",
+    "embedded-english": "Anna put the key in the box. The key is in the",
+}
+UNITS = {"embedded": "word", "embedded-lm": "token", "embedded-english": "sentence"}
+
+
+@pytest.fixture(scope="module", params=TEXTS)
+def loaded(request):
+    return models.load(request.param)
+
+
+def run(loaded, text=None, **options):
+    text = TEXTS[loaded.name] if text is None else text
+    return interactions(loaded.model, loaded.tokenizer, text, **options)
+
+
+def plain(loaded, text, hidden, target):
+    """The logit of one copy that does not see the columns ``hidden``, by the model alone."""
+    batch = loaded.tokenizer([text], return_tensors="pt")
+    batch["attention_mask"][0, list(hidden)] = 0
+    batch["position_ids"] = torch.arange(batch["input_ids"].shape[1])[None]
+    with torch.no_grad():
+        logits = loaded.model(**batch).logits[0]
+    return (logits if logits.ndim == 1 else logits[-1])[target].item()
+
+
+def columns(loaded, text, found):
+    """The columns of every part, by the names of the parts alone."""
+    ids = loaded.tokenizer([text])["input_ids"][0]
+    if found.options["by"] == "token":
+        return [[n] for n in range(len(ids))]
+    parts, n = [], 0
+    for name in found.names:
+        first = n
+        squeezed = re.sub(r"\s", "", name)
+        while re.sub(r"\s", "", loaded.tokenizer.decode(ids[first:n])) != squeezed or n == first:
+            n += 1
+        parts.append([*range(first, n)])
+    assert n == len(ids)
+    return parts
+
+
+@pytest.mark.parametrize("by", ["token", "word"])
+def test_pairs_parts_and_groups_are_the_plain_loop(loaded, by):
+    text = TEXTS[loaded.name]
+    found = run(loaded, by=by)
+    target = int(found.target[0])
+    own = columns(loaded, text, found)
+    whole = plain(loaded, text, [], target)
+
+    def lost(parts):
+        return whole - plain(loaded, text, [column for n in parts for column in own[n]], target)
+
+    assert abs(found.logit[0] - whole) < 1e-4
+    alone = [lost([n]) for n in range(len(own))]
+    close(found.relevance[0], torch.tensor(alone), tolerance=1e-4)
+    for i, j in list(combinations(range(len(own)), 2))[::3]:
+        want = alone[i] + alone[j] - lost([i, j])
+        assert abs(found.pairs[i, j] - want) < 1e-4
+    for parts, loss in found.groups(share=0.01):
+        assert abs(lost(parts) - loss) < 1e-4
+    members = pair_losses.nodes(found.details["merges"])
+    for node, loss in zip(members.tolist(), found.details["losses"].tolist(), strict=True):
+        parts = [n for n, inside in enumerate(node) if inside]
+        assert loss != loss if len(parts) == len(own) else abs(lost(parts) - loss) < 1e-4
+
+
+def test_interactions_are_symmetric_and_linear_in_the_target(loaded):
+    one, other = (run(loaded, target=logit(n)) for n in (0, 1))
+    both = run(loaded, target=logit(1) - logit(0))
+    assert torch.equal(one.pairs, one.pairs.mT)
+    assert (one.pairs.diagonal() == 0).all()
+    close(both.pairs, other.pairs - one.pairs, tolerance=1e-4)
+
+
+def test_pairs_explain_all_texts_without_two_parts(loaded):
+    """Leave-One-Out and pairs determine the logit where at most two parts are missing."""
+    found = run(loaded, by=UNITS[loaded.name] if loaded.name != "embedded-english" else "word")
+    count = len(found.names)
+    sets = torch.eye(count, dtype=torch.bool)[:, None] | torch.eye(count, dtype=torch.bool)
+    sets = sets.flatten(0, 1)
+    members = pair_losses.nodes(found.details["merges"])
+    alone = found.relevance[0]
+    _, _, by_pairs = pair_losses.predicted(
+        sets, alone, found.pairs, members, found.details["losses"]
+    )
+    twice = (alone[:, None] + alone - found.pairs).fill_diagonal_(0) + alone.diag()
+    close(by_pairs, twice.flatten(), tolerance=1e-4)
+
+
+def test_a_short_text_is_explained_by_its_pairs():
+    found = run(models.load(), "not a bad film")
+    assert abs(found.explained["pairs"] - 1) < 1e-6
+    assert found.explained["parts"] < found.explained["groups"] < 1
+    (first, second, value), *_ = found.largest()
+    assert (found.names[first], found.names[second]) == ("not", "bad")
+    assert value > 10
+
+
+def test_estimates_of_all_pairs_are_exact(loaded):
+    exact = run(loaded)
+    count = len(exact.names)
+    found = run(loaded, pairs="estimated", budget=count * count)
+    close(found.pairs, exact.pairs, tolerance=1e-4)
+    assert found.details["by_loss"].sum() == count * (count - 1)
+
+
+def test_estimates_are_differences_of_mask_relevance(loaded):
+    """Pairs that were left out are exact; every other one is an estimate, and is told apart."""
+    exact, found = run(loaded), run(loaded, pairs="estimated")
+    text, target = TEXTS[loaded.name], int(found.target[0])
+    batch = dict(loaded.tokenizer([text], return_tensors="pt"))
+    read = 0 if loaded.name == "embedded" else len(found.names) - 1
+    nowhere = torch.full(
+        (len(found.names),), torch.nan
+    )  # a batch without the read token is refused
+    by_mask = []
+    for hidden in (None, *range(len(found.names))):
+        mask = torch.ones_like(batch["input_ids"])
+        mask[0, [] if hidden is None else hidden] = 0
+        own = lambda batch: attribute(
+            loaded.model, batch, "mask-relevance", logit_at(loaded, target)
+        )
+        seen = batch | {"attention_mask": mask}
+        by_mask.append(nowhere if hidden == read else own(seen).relevance[0])
+    change = by_mask[0] - torch.stack(by_mask[1:])
+    want = ((change + change.mT) / 2).fill_diagonal_(0)
+    known = found.details["by_loss"] == 1
+    assert known.sum() == 2 * len(found.names)
+    close(found.pairs[known], exact.pairs[known], tolerance=1e-4)
+    others = ~known & want.isfinite()
+    assert others.any()
+    close(found.pairs[others], want[others].to(found.pairs), tolerance=1e-4)
+
+
+def logit_at(loaded, target):
+    if loaded.name == "embedded":
+        return logit(target)
+    last = len(loaded.tokenizer([TEXTS[loaded.name]])["input_ids"][0]) - 1
+    return logit(target, at=last)
+
+
+def test_tokens_behind_the_row_that_is_read_do_nothing():
+    loaded = models.load("embedded-lm")
+    found = run(loaded, target=logit(5, at=5))
+    assert found.pairs[:5, :5].abs().max() > 0
+    assert found.pairs[6:].abs().max() < 1e-5
+    assert found.relevance[0, 6:].abs().max() < 1e-5
+
+
+def test_the_model_stays_as_it_was(loaded):
+    before = snapshot(loaded.model)
+    run(loaded, pairs="estimated")
+    assert_same(before, snapshot(loaded.model))
+
+
+def test_groups_are_a_partition_that_grows_finer(loaded):
+    found = run(loaded)
+    sizes = []
+    for share in (0.01, 0.1, 0.25, 1):
+        groups = found.groups(share)
+        assert sorted(n for parts, _ in groups for n in parts) == [*range(len(found.names))]
+        sizes.append(len(groups))
+    assert sizes == sorted(sizes)
+    with pytest.raises(ValueError, match="share=0: pass a number above 0"):
+        found.groups(0)
+
+
+def test_seeds_change_the_random_quarters_alone():
+    loaded = models.load()
+    text = "The plot is thin, but the acting is a quiet joy."
+    one, same, other = (run(loaded, text, seed=n) for n in (0, 0, 1))
+    assert one.explained == same.explained != other.explained
+    assert torch.equal(one.pairs, other.pairs)
+
+
+def test_forms(tmp_path):
+    found = run(models.load(), "not <b>a</b> bad film")
+    page = found.html()
+    assert "<b>a" not in page
+    assert "&lt;" in page
+    assert found.png().startswith(b"\x89PNG")
+    found.save(tmp_path / "found.safetensors")
+    again = Interactions.load(tmp_path / "found.safetensors")
+    assert again.groups() == found.groups()
+    assert again.html() == page
+    table = found.to_pandas()
+    count = len(found.names)
+    assert len(table) == count * (count - 1) // 2
+    assert table["by_loss"].all()
+    found.to_parquet(tmp_path / "pairs.parquet")
+    import pandas as pd
+
+    assert pd.read_parquet(tmp_path / "pairs.parquet").equals(table)
+    with pytest.raises(ValueError, match="no sums of losses of tokens"):
+        found.by("word", None)
+
+
+FAULTS = {
+    "options": (
+        {"by": "letter", "pairs": "some", "budget": -1, "seed": 0.5},
+        "by='letter'.*\npairs='some'.*\nbudget=-1.*\nseed=0.5",
+    ),
+    "a budget of exact pairs": ({"budget": 3}, "budget=3: exact pairs leave out every pair"),
+    "a batch size": ({"batch_size": 0}, "batch_size=0"),
+    "one sentence": ({"by": "sentence", "text": "a film"}, "parts by sentence"),
+    "no text": ({"text": ""}, "text"),
+    "two texts": ({"text": ["a film", "a play"]}, "one text"),
+    "a class": ({"target": 7}, r"target \[7\] out of range"),
+}
+
+
+@pytest.mark.parametrize(("options", "said"), FAULTS.values(), ids=FAULTS)
+def test_a_fault_is_one_message(options, said):
+    loaded = models.load()
+    with pytest.raises(ValueError, match=said):
+        run(loaded, **options)
