@@ -27,6 +27,7 @@ from lrp_axioms.benchmarks.commands.console import (
 )
 from lrp_axioms.benchmarks.commands.evaluate import evaluate
 from lrp_axioms.benchmarks.commands.explain import explain
+from lrp_axioms.benchmarks.commands.interactions import interactions
 from lrp_axioms.benchmarks.commands.lists import methods, vocabulary
 from lrp_axioms.benchmarks.commands.output import EXIT_CODES, Once, with_shared_options
 from lrp_axioms.benchmarks.commands.plan import plan
@@ -65,8 +66,8 @@ def _program(
 
 
 COMMANDS = (
-    explain, attribute, audit, evaluate, plan, methods, vocabulary, prove, search, check,
-    reproduce, report, serve,
+    explain, interactions, attribute, audit, evaluate, plan, methods, vocabulary, prove, search,
+    check, reproduce, report, serve,
 )  # fmt: skip
 for each in COMMANDS:
     app.command(epilog=EXIT_CODES, cls=Once)(with_shared_options(each))

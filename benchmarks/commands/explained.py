@@ -128,7 +128,7 @@ def explain_text(
         why = f"the token{'s' * (len(spanned) > 1)} {said!r}"
     else:
         said = said_of(loaded, a.target[0].tolist(), tokens)
-        why = _why(loaded, a.target[0].tolist(), said)
+        why = why_of(loaded, a.target[0].tolist(), said)
         places = {x.at for x in terms(target)} if loaded.explains in READ_AT else set()
         for at in places - {None}:
             why += f" {READ_AT[loaded.explains]} {words(at, at + 1)!r}"
@@ -140,7 +140,7 @@ def explain_text(
     return Explained(text, replace(a, model=model), said, section)
 
 
-def _why(loaded, label: int | list[int], said: str) -> str:
+def why_of(loaded, label: int | list[int], said: str) -> str:
     """Names an explained label, or two that are compared, for a title."""
     if loaded.explains == "answer":
         return f"the answer {said!r}"

@@ -62,7 +62,10 @@ class Interactions(Attribution):
         left; "explained" (3,), the shares of the variance of losses without random quarters of the
         parts that parts, groups and pairs explain; "error" (1,), the root mean square of the
         estimates' errors in the pairs that were left out, for estimated pairs
+    said: the explained number, in words of a title
     """
+
+    said: str = ""
 
     def __repr__(self) -> str:
         said = f"{len(self.names)} parts by {self.options['by']}, logit {self.logit[0]:+z.4f}"
@@ -74,6 +77,12 @@ class Interactions(Attribution):
         return [str(name) for _, name, _ in self.lines(0)]
 
     @property
+    def labels(self) -> list[str]:
+        """The parts, with the position from 0 behind those that have the same name."""
+        names = [printable(name) for name in self.names]
+        return [f"{x} ({n})" if names.count(x) > 1 else x for n, x in enumerate(names)]
+
+    @property
     def pairs(self) -> Tensor:
         """The interactions of all pairs, (part, part), in logits; 0 on the diagonal."""
         return self.details["pairs"]
@@ -83,6 +92,12 @@ class Interactions(Attribution):
         """The shares of the variance that single parts, groups and pairs explain."""
         keys = ("parts", "groups", "pairs")
         return dict(zip(keys, self.details["explained"].tolist(), strict=True))
+
+    @property
+    def error(self) -> float | None:
+        """The root mean square error of the estimates in the pairs that were left out, or None."""
+        found = self.details.get("error")
+        return None if found is None else float(found[0])
 
     def largest(self, count: int = SHOWN) -> list[tuple[int, int, float]]:
         """Lists the pairs with the largest interactions by size: two numbers of parts, and I_ij."""
@@ -153,12 +168,13 @@ class Interactions(Attribution):
 
     def sections(self) -> list[render.Section]:
         """Makes the section of the text, with arcs and groups below it, and a map of its pairs."""
-        shown = section(self, 0, why=f"target {self.target[0].tolist()}")
+        shown = section(self, 0)
+        why = self.said or f"for target {self.target[0].tolist()}"
         return [
             render.Section(
                 shown.tokens,
                 shown.relevance,
-                f"Which parts act together for {shown.title.partition('why ')[2]}",
+                f"Which {self.options['by']}s act together {why}?",
                 self._caption(),
                 shown.legend,
                 [_Pairs(str(self.options["by"]), *2 * (tuple(self.names),), self._values())],
@@ -176,16 +192,16 @@ class Interactions(Attribution):
     def pair_table(self, count: int = SHOWN) -> RenderableType:
         """Returns a table of the largest pairs, for rich."""
         table = render.table("first", "second", "both lost", "interaction")
-        alone = self.relevance[0].tolist()
+        alone, names = self.relevance[0].tolist(), self.labels
         for i, j, value in self.largest(count):
             both = f"{alone[i] + alone[j] - value:+z.4f}"
-            table.add_row(Text(self.name_of([i])), Text(self.name_of([j])), both, f"{value:+z.4f}")
+            table.add_row(Text(names[i]), Text(names[j]), both, f"{value:+z.4f}")
         return table
 
-    def group_table(self) -> RenderableType:
+    def group_table(self, count: int = SHOWN) -> RenderableType:
         """Returns a table of the groups with the largest losses, for rich."""
         table = render.table("group, left out as a whole", "loss")
-        for parts, loss in self.groups()[:SHOWN]:
+        for parts, loss in self.groups()[:count]:
             table.add_row(Text(self.name_of(parts)), f"{loss:+z.4f}")
         return table
 
@@ -211,18 +227,17 @@ class Interactions(Attribution):
 
     def _caption(self) -> str:
         said = f"Logit {self.logit[0]:+z.4f}; numbers are losses without each part alone."
-        if "error" in self.details:
+        if self.error is not None:
             known = int(self.details["by_loss"].sum()) // 2
             said += (
                 f" {known} pairs were left out, and all others are estimates; in these pairs the "
-                f"estimates have a root mean square error of {self.details['error'][0]:.2f} logits."
+                f"estimates have a root mean square error of {self.error:.2f} logits."
             )
         return said
 
     def _facts(self) -> dict[str, object]:
         """Returns the arcs and groups of a page."""
-        drawn = []
-        pairs = self.drawn()
+        drawn, names, pairs = [], self.labels, self.drawn()
         top = max((abs(value) for *_, value in pairs), default=0) or 1
         far = max((j - i for i, j, _ in pairs), default=1)
         for i, j, value in pairs:
@@ -234,14 +249,14 @@ class Interactions(Attribution):
                     "hue": "against" if value < 0 else "for",
                     "dashed": value < 0,
                     "width": f"{0.5 + 4 * abs(value) / top:.1f}",
-                    "said": f"{self.name_of([i])}, {self.name_of([j])}: {value:+z.4f}",
+                    "said": f"{names[i]}, {names[j]}: {value:+z.4f}",
                 }
             )
         groups = [(self.name_of(parts), f"{loss:+z.4f}") for parts, loss in self.groups()]
-        names = [_shorten(self.name_of([n])) for n in range(len(self.names))]
         return {
-            "names": names, "arcs": drawn, "groups": groups, "row": ROW, "left": LEFT,
-            "right": RIGHT, "legend": ARC_LEGEND, "explained": self.said_explained(),
+            "names": [_shorten(name) for name in names], "arcs": drawn, "groups": groups,
+            "row": ROW, "left": LEFT, "right": RIGHT, "legend": ARC_LEGEND,
+            "explained": self.said_explained(),
         }  # fmt: skip
 
 

@@ -24,6 +24,7 @@ LONG = "a fine film with a weak end and " * 20
 COMMANDS = {
     "explain": ["embedded", LONG],
     "explain --generate": ["embedded-lm", "anna apple bert pen ; " * 5, "--generate", 30],
+    "interactions": ["embedded", "The plot is thin , but the acting is a quiet joy ."],
     "audit": ["embedded", LONG],
     "plan": ["embedded"],
     "prove": [],
