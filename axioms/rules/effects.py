@@ -6,9 +6,9 @@ behind them, which does not see the operations that compute these.
 """
 
 import itertools
-from collections.abc import Collection
+from collections.abc import Collection, Mapping
 from math import factorial
-from typing import TypeAlias
+from typing import Any, TypeAlias
 
 import sympy as sp
 
@@ -23,6 +23,7 @@ from lrp_axioms.axioms.rewrites.rewrite import exchanged
 from lrp_axioms.axioms.rules.propagate import Explanation, LeafValues, evaluate
 
 Effects: TypeAlias = dict[sp.Symbol, sp.Expr]  # symbol of a point -> its share
+Texts: TypeAlias = Mapping[frozenset[Any], sp.Expr]  # words that are kept -> the logit
 
 
 @noted
@@ -30,6 +31,22 @@ def leave_one_out(f: sp.Expr, point: Point) -> Effects:
     """LOO_i = f(x) - f(x with x_i = 0), for every symbol of ``point``  (paper, Sec. 2.1)."""
     value = f.subs(point, simultaneous=True)
     return {x: value - f.subs({**point, x: 0}, simultaneous=True) for x in point}
+
+
+@noted
+def difference(f: Texts, words: Collection[Any], text: Collection[Any]) -> sp.Expr:
+    """Sum over the sets T of some ``words`` of (-1)^|T| f(text without T), in logits.
+
+    It is the leave-one-out of one word and the interaction of two; of all words of the text it is
+    their dividend (Harsanyi 1963).  Raises ValueError for a word that the text lacks.
+    """
+    if absent := sorted(map(str, {*words} - {*text})):
+        raise ValueError(f"the text has no {absent[0]}; choose from {sorted(map(str, text))}")
+    return sum(
+        (-1) ** n * f[frozenset(text).difference(left_out)]
+        for n in range(len(words) + 1)
+        for left_out in itertools.combinations(words, n)
+    )
 
 
 @noted

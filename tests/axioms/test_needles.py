@@ -17,6 +17,7 @@ from axioms.decide.identity import identical
 from axioms.rewrites.points import points
 from axioms.rewrites.rewrites import EVERY_REWRITE, REWRITES
 from axioms.rules.effects import (
+    difference,
     integrated_gradients,
     leave_key_out,
     leave_one_out,
@@ -273,3 +274,17 @@ def test_a_key_is_left_out_by_a_mask_of_0_and_its_relevance_is_the_slope_there(n
         assert identical(relevance[i], (change * c)[0])
     with pytest.raises(ValueError, match="leaves no attention"):
         leave_key_out(e[:, :1], v[:1, :])
+
+
+def test_a_difference_is_the_derivative_by_its_words_times_them():
+    """Where f is linear in every word, and words that are missing are 0."""
+    words = (X, Y, Z)
+    some = [c for n in range(4) for c in itertools.combinations(words, n)]
+    f = sum(sp.Symbol(f"w{n}", real=True) * prod(c) for n, c in enumerate(some))
+    texts = {frozenset(c): f.subs(dict.fromkeys({*words} - {*c}, 0)) for c in some}
+    for text, chosen in itertools.product(some, some[1:]):
+        if {*chosen} <= {*text}:
+            derivative = sp.diff(texts[frozenset(text)], *chosen) * prod(chosen)
+            assert identical(difference(texts, chosen, text), derivative)
+    with pytest.raises(ValueError, match=r"the text has no z; choose from \['x', 'y'\]"):
+        difference(texts, {X, Z}, {X, Y})
