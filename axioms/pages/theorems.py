@@ -27,6 +27,8 @@ THEMES = {
     "Leave-One-Out and patching": "When is relevance what happens if a token, or an activation, "
     "is replaced?",
     "Mask relevance": "How far does one backward pass through the mask see Leave-One-Out?",
+    "Interactions of words": "Which words act together, and what do single words and pairs tell of "
+    "the rest?",
     "Gradients": "When is relevance a gradient, or Integrated Gradients?",
     "Implementation invariance": "Which ways of writing one function get one explanation?",
     "Characterisation": "Which rules are the only ones that obey given axioms, and which cannot "
