@@ -45,7 +45,7 @@ class Parts:
 
 
 def exact(parts: Parts, alone: Tensor, pairs: Tensor) -> Tensor:
-    """Returns I_ij = LOO_i + LOO_j - the loss of both, (pair,), in logits (theorem 79).
+    """Returns I_ij = LOO_i + LOO_j - the loss of both, (pair,), in logits (theorem 81).
 
     alone: (part,) the losses LOO_i   pairs: (2, pair) numbers of parts
     """
