@@ -78,7 +78,7 @@ class Interactions(Attribution):
 
     @property
     def labels(self) -> list[str]:
-        """The parts, with the position from 0 behind those that have the same name."""
+        """The parts; a position from 0 follows each name that occurs twice."""
         names = [printable(name) for name in self.names]
         return [f"{x} ({n})" if names.count(x) > 1 else x for n, x in enumerate(names)]
 
