@@ -51,7 +51,9 @@ def _passes(row, trials, tokens, model, chunk):
     variants = row.composites(facts_of(model).layers).values()
     named = [v for v in variants if isinstance(v.method, str)]
     each = [v.options.get("budget", tokens) for v in named if "per token" in METHODS[v.method].cost]
+    drawn = [(METHODS[v.method].options | v.options).get("samples", 0) for v in named]
     curves = len(variants) * row.curves * (np.ceil(tokens / chunk) + 1)  # half a text in the mean
+    curves += sum(np.minimum(np.exp2(tokens.clip(max=64)), most) for most in drawn)
     return trials[row.name] + curves + sum(np.minimum(tokens, most) for most in each)
 
 

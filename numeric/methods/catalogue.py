@@ -169,6 +169,16 @@ METHODS: dict[str, Method] = {
             conserves="no: each is the change of the logit without one token, or estimates it",
             source="this project, after Li et al. 2016",
         ),
+        Method(
+            name="shapley",
+            label="Shapley",
+            home="lrp_axioms.numeric.methods.shapley:shapley",
+            needs="two tokens or more",
+            cost="1 forward pass for each subset of up to 12 tokens, beside the first; 4096 for "
+            "more tokens (option samples)",
+            conserves="yes, to the logit minus the logit with the first token alone",
+            source="Lundberg and Lee 2017, arXiv 1705.07874",
+        ),
     )
 }
 

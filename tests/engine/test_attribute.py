@@ -47,8 +47,9 @@ def test_a_batch_gives_what_its_texts_give_alone(tiny, batch, method):
 def test_padding_is_worth_nothing_and_its_content_does_not_matter(batch, method, attention):
     model = cases.tiny_bert(attn_implementation=attention)
     got = attribute(model, batch, method).relevance
-    assert (got[1, 3:] == 0).all()
-    assert (got[batch["attention_mask"] == 1] != 0).all()
+    counted = batch["attention_mask"] == 1
+    counted[:, 0] &= method != "shapley"  # the first token always stays in view
+    assert ((got != 0) == counted).all()
     batch["input_ids"][1, 3:] = 9
     close(attribute(model, batch, method).relevance, got)
 

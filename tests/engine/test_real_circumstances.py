@@ -60,7 +60,7 @@ def by_accelerate(way):
 
 
 OFFLOADS = {name: by_accelerate(name) for name in ("cpu", "disk", "map")}
-OF_TEXTS = ("integrated-gradients", "loo", "mask-relevance", "budgeted-loo", "atman")
+OF_TEXTS = ("integrated-gradients", "loo", "mask-relevance", "budgeted-loo", "atman", "shapley")
 OFFLOADS["by hand"] = lambda model, _: offload(model)
 
 

@@ -209,7 +209,7 @@ def test_every_method_leaves_the_model_as_it_was_or_refuses(name):
     assert_same(before, snapshot(model))
 
 
-OF_TEXT = ("loo", "integrated-gradients", "mask-relevance", "budgeted-loo", "atman")
+OF_TEXT = ("loo", "integrated-gradients", "mask-relevance", "budgeted-loo", "atman", "shapley")
 REFUSED = {("vit", name) for name in OF_TEXT}
 REFUSED |= {(name, "integrated-gradients") for name in DECODERS}
 

@@ -155,8 +155,8 @@ NUMBERS = ("softmax errors", *EAGER)  # cases that end in NumPy, and so on the C
 OF_ENCODERS = ("softmax errors",)
 OF_TEXT = (
     "loo", "deletion", "replacement", "copies in float32", "curves", "integrated-gradients",
-    "padding as baseline", "mask-relevance", "budgeted-loo", "atman", "loo of another class",
-    "integrated-gradients of another class",
+    "padding as baseline", "mask-relevance", "budgeted-loo", "atman", "shapley",
+    "loo of another class", "integrated-gradients of another class",
 )  # fmt: skip
 BY_FAMILY = dict.fromkeys(cases.FAMILIES, EVERYWHERE)
 BY_FAMILY |= {
