@@ -73,6 +73,11 @@ def interactions(
                 with torch.enable_grad():
                     estimate = estimated(model, batch, texts.readout, masks)
             alone, details = _measured(parts, estimate, most, seed)
+    if not details["pairs"].isfinite().all():
+        raise ValueError(
+            f"without some parts the model has no finite logits, as where its {model.dtype} "
+            "overflows; load the model in float32"
+        )
     logit = texts.logits[0]
     return Interactions(
         relevance=alone[None],

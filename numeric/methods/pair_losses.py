@@ -33,15 +33,18 @@ class Parts:
 
     def lost(self, sets: Tensor) -> Tensor:
         """Returns the logits that ``sets`` of parts, (set, part) bool, take away with them."""
-        tokens = (sets.to(torch.float32) @ self.masks.to(torch.float32)) > 0
-        example = torch.zeros(len(sets), dtype=torch.int64, device=sets.device)
-        both = zip(example.split(PLANNED), tokens.split(PLANNED), strict=True)
-        return torch.cat([self.without(*x)[:, 0] for x in both])
+        found = []
+        for some in sets.split(PLANNED):
+            example = torch.zeros(len(some), dtype=torch.int64, device=some.device)
+            found.append(self.without(example, self._tokens(some))[:, 0])
+        return torch.cat(found)
 
     def hide_all(self, sets: Tensor) -> Tensor:
         """Marks the sets, (set,), without which a read row has nothing left to attend to."""
-        tokens = (sets.to(torch.float32) @ self.masks.to(torch.float32)) > 0
-        return (tokens | ~self.needed).all(dim=1)
+        return (self._tokens(sets) | ~self.needed).all(dim=1)
+
+    def _tokens(self, sets: Tensor) -> Tensor:
+        return (sets.to(torch.float32) @ self.masks.to(torch.float32)) > 0
 
 
 def exact(parts: Parts, alone: Tensor, pairs: Tensor) -> Tensor:
