@@ -183,6 +183,7 @@ METHODS: dict[str, Method] = {
 }
 
 WITH_RULES = tuple(each.name for each in METHODS.values() if each.composite)
+WITH_LEMMAS = tuple(x for x in WITH_RULES if x != "gradient-x-input")  # these can be audited
 WITH_IMAGES = ("loo",)  # and without rules: these explain an image that comes with a text
 
 

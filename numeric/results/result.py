@@ -84,9 +84,9 @@ class Attribution:
     def about(self, sample: int) -> str:
         """Names the explained number of one example, and how much of it tokens miss."""
         logit, residual = self.logit[sample], self.residual[sample]
-        target = self.target[sample].tolist()
         seen = "" if self.patches is None else f", image {self.patches[sample].sum():+z.4f}"
-        return f"target {target}: logit {logit:+z.4f}{seen}, residual {residual:+z.4f}"
+        lost = "" if self.method == ROLLOUT else f", residual {residual:+z.4f}"
+        return f"target {self.target[sample].tolist()}: logit {logit:+z.4f}{seen}{lost}"
 
     def lines(self, sample: int) -> list[tuple[int, str | None, float]]:
         """Lists position, token and relevance of one example; no padding if tokens are known."""
@@ -266,12 +266,13 @@ def _caption(a: Attribution, sample: int, number: str) -> str:
         f"{number.capitalize()} {a.logit[sample]:+z.4f} = relevance of the tokens "
         f"{a.relevance[sample].sum():+z.4f}{image} + residual {a.residual[sample]:+z.4f}."
     )
-    from lrp_axioms.numeric.methods.catalogue import METHODS
+    from lrp_axioms.numeric.methods.catalogue import METHODS, WITH_LEMMAS
 
     if a.method not in METHODS:
         return said
     if METHODS[a.method].composite and number.startswith("logit"):
-        said += _in_percent(number, a.residual[sample].item(), a.logit[sample].item())
+        amounts = a.residual[sample].item(), a.logit[sample].item()
+        said += _in_percent(number, *amounts, audited=a.method in WITH_LEMMAS)
     return f"{said} {a.method} {conservation(METHODS[a.method].conserves)}."
 
 
@@ -282,14 +283,15 @@ def conservation(says: str) -> str:
     return "conserves relevance" + says.removeprefix("yes").replace(", but ", ", except where ")
 
 
-def _in_percent(number: str, residual: float, logit: float) -> str:
+def _in_percent(number: str, residual: float, logit: float, *, audited: bool) -> str:
     """Compares the residual with the explained number; nothing if it is below half a percent."""
     if abs(residual) < 0.005 * abs(logit) or not logit:
         return ""
     share = residual / logit
-    if share > 0:
-        return f" {share:.0%} of the {number} did not reach the tokens; `audit` says where it went."
-    return f" The tokens received {-share:.0%} more than the {number}; `audit` says from where."
+    said, where = f"{share:.0%} of the {number} did not reach the tokens", "where it went"
+    if share < 0:
+        said, where = f"The tokens received {-share:.0%} more than the {number}", "from where"
+    return f" {said}; `audit` says {where}." if audited else f" {said}."
 
 
 def page(found: Sequence[render.Section], a: Attribution, *others: Attribution) -> str:
