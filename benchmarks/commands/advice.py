@@ -1,5 +1,9 @@
 """Advice of the library in the words of a command: its options, and not arguments of Python."""
 
+import re
+
+from lrp_axioms.numeric.spelling import printable
+
 INSTEAD = {
     "split or shorten it, or call attribute with tokenizer(text, truncation=True)": (
         "split or shorten it"
@@ -14,6 +18,7 @@ INSTEAD = {
         "pass --dtype float32, or another --method"
     ),
     "load the model in float32": "pass --dtype float32",
+    "call model.float()": "start the program with --dtype float32",
     "pass the id of a token to put in place, removal=tokenizer.mask_token_id": (
         "pass a --method that leaves out no token"
     ),
@@ -28,4 +33,10 @@ def of_command(message: str) -> str:
     """Returns an error of the library with advice that a command can follow."""
     for advice, own in INSTEAD.items():
         message = message.replace(advice, own)
-    return message
+    return message.replace("texts[0]=", "")  # a command explains one text at a time
+
+
+def of_page(message: str) -> str:
+    """Returns an error, or a note, with the names of the page's fields, in signs of UTF-8."""
+    own = re.sub(r"--(?=(target|contrast|column|method)\b)", "", of_command(message))
+    return printable(own).encode(errors="replace").decode()

@@ -261,7 +261,7 @@ def span_of(bounds: str, *others: str | int | None):
     """
     if any(x is not None for x in others):
         raise ValueError(f"--span {bounds}: leave --target, --column and --contrast out")
-    found = re.fullmatch(r"(-?\d+):(-?\d*)", bounds)
+    found = re.fullmatch(r"(-?\d{1,9}):(-?\d{1,9})?", bounds)
     if not found:
         raise ValueError(f"--span {bounds}: pass FIRST:END, such as 3:6, or -3: for the last three")
     first, end = int(found[1]), int(found[2] or 0)

@@ -3,12 +3,14 @@
 import re
 from collections.abc import Iterator, Sequence
 
-from lrp_axioms.benchmarks.commands.output import note, noting
+from lrp_axioms.benchmarks.commands.output import note
 from lrp_axioms.benchmarks.sources.faults import some
 from lrp_axioms.numeric.models.facts import facts_of
 from lrp_axioms.numeric.spelling import text_fault
 from lrp_axioms.numeric.targets import Target, answer, logit
 from lrp_axioms.numeric.targets.naming import label_numbers, resolve_names, single_token, text_ids
+from lrp_axioms.numeric.targets.readout import NOUNS
+from lrp_axioms.numeric.warning import telling
 
 
 def parse_target(
@@ -26,40 +28,42 @@ def parse_target(
     contrast: named like the target; its logit is subtracted
     Raises one ValueError for both options, which lists the legal values for this head.
     """
-    given = {"--target": name, "--contrast": contrast}
+    given = {"target": name, "contrast": contrast}
     wrong = {
         key: fault for key, x in given.items() if (x or "").strip() and (fault := text_fault(x))
     }
     if wrong:
-        raise ValueError("\n".join(f"{x} {given[x]!r}: {wrong[x]}; pass a name" for x in wrong))
-    if contrast is not None:
-        return _difference(loaded, name, column, tokens, contrast)
+        raise ValueError("\n".join(f"--{x} {given[x]!r}: {wrong[x]}; pass a name" for x in wrong))
     if loaded.explains == "answer":
+        if contrast is not None:
+            raise ValueError(f"--contrast {contrast!r}: an answer has none; leave it out")
         return _answer(loaded, name, column, tokens)
     faults = list(_problems(loaded, column, tokens))
-    given = None if name is None else _number(loaded, name)
-    with noting():
-        found = resolve_names(
-            loaded.model, facts_of(loaded.model).head, given, _tokenizer(loaded), faults
-        )
+    one, other = (_label(loaded, key, x, faults) for key, x in given.items())
     if faults:
         raise ValueError("\n".join(faults))
     if column is None and loaded.explains == "masked token" and loaded.tokenizer.mask_token:
         column = tokens.index(loaded.tokenizer.mask_token)
-    label = found.terms[0].label if isinstance(found, Target) else found
-    return label if column is None else logit(label, at=column)
+    if contrast is not None:
+        return logit(one, at=column) - logit(other, at=column)
+    return one if column is None else logit(one, at=column)
 
 
-def _difference(loaded, name, column, tokens, contrast) -> Target:
-    if loaded.explains == "answer":
-        raise ValueError(f"--contrast {contrast!r}: an answer has none; leave it out")
-    one = parse_target(loaded, name, column, tokens)
-    try:
-        other = parse_target(loaded, contrast, column, tokens)
-    except ValueError as error:
-        raise ValueError(f"--contrast {contrast!r}: {error}") from error
-    one, other = (x if isinstance(x, Target) else logit(x) for x in (one, other))
-    return one - other
+def _label(loaded, option: str, name: str | None, faults: list[str]) -> int | None:
+    """Returns the number of a label; adds a fault of a name or number that the head lacks."""
+    if name is None:
+        return None
+    if re.fullmatch(r"[+-]?\d+", name):
+        return _number(loaded, option, name, faults)
+    head, tokenizer = facts_of(loaded.model).head, getattr(loaded, "tokenizer", None)
+    own = lambda said: said.replace("target=", f"{option}=", 1)
+    wrong, said = [], []
+    with telling(said.append):
+        found = resolve_names(loaded.model, head, name, tokenizer, wrong)
+    for each in said:
+        note(own(each))
+    faults += map(own, wrong)
+    return found.terms[0].label
 
 
 def said_of(loaded, label: int | list[int], tokens: Sequence[str]) -> str:
@@ -90,19 +94,19 @@ def _problems(loaded, column, tokens) -> Iterator[str]:
         )
 
 
-def _number(loaded, name: str) -> int | str:
-    """Returns the number of a class, tag or token, or ``name`` if it is no number."""
-    if not re.fullmatch(r"[+-]?\d+", name):
-        return name
-    words = loaded.explains.endswith("token")
+def _number(loaded, option: str, name: str, faults: list[str]) -> int:
+    """Returns a label that is given by its number, and notes another one that is called so."""
+    words, number = loaded.explains.endswith("token"), float(name)  # int() refuses many digits
+    rows = getattr(loaded.model.get_output_embeddings(), "weight", ()) if words else ()
+    size = len(rows) if words else loaded.model.config.num_labels
+    if not 0 <= number < (size or 2**53):
+        nouns = NOUNS[facts_of(loaded.model).head]
+        faults.append(f"--{option} {name} is out of range; the model has {nouns} 0 to {size - 1}")
+        return 0
     known = single_token(loaded.tokenizer, name) if words else label_numbers(loaded.model, name)
-    if others := [x for x in known if x != int(name)]:
-        note(f"--target {name} is read as a number; the name {name!r} has number {some(others)}")
-    return int(name)
-
-
-def _tokenizer(loaded):
-    return getattr(loaded, "tokenizer", None)  # an image classifier has none
+    if others := [x for x in known if x != number]:
+        note(f"--{option} {name} is read as a number; the name {name!r} has number {some(others)}")
+    return int(number)
 
 
 def _answer(loaded, words, column, tokens) -> Target | None:
