@@ -139,11 +139,12 @@ def _facts(found) -> dict:
 def _parts(found) -> Iterator[RenderableType]:
     """Yields the heat map, and a table of every token's logit and residual."""
     yield from found.terminal(console.width)
-    table = Table("written", found.scale, "residual", box=None, pad_edge=False)
+    residual = [] if found.shares else ["residual"]
+    table = Table("written", found.scale, *residual, box=None, pad_edge=False)
     for column in table.columns[1:]:
         column.justify = "right"
-    for token, logit, residual in _written(found):
-        table.add_row(Text(token), f"{logit:+z.4f}", f"{residual:+z.4f}")
+    for token, *numbers in _written(found):
+        table.add_row(Text(token), *(f"{x:+z.4f}" for x in numbers[: 1 + len(residual)]))
     yield table
 
 
@@ -170,6 +171,8 @@ def _lines(found):
     for (token, logit, residual), row in zip(_written(found), found.relevance, strict=True):
         order = row.abs().argsort(descending=True).tolist()[:CAUSES]
         causes = ", ".join(f"{shown(found.tokens[n])} {row[n]:+z.2f}" for n in order if row[n])
-        numbers = f" {logit:+z.2f}, residual {residual:+z.2f}; largest: {causes}"
+        largest = f", residual {residual:+z.2f}; largest"
+        largest = "; largest shares of attention" if found.shares else largest
+        numbers = f" {logit:+z.2f}{largest}: {causes}"
         said = Text.assemble((token, "bold"), numbers)
         yield first_lines(said, 1)

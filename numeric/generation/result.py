@@ -18,18 +18,20 @@ from torch import Tensor
 from lrp_axioms.numeric.results import pictures, render, stored
 from lrp_axioms.numeric.results.layer_maps import tables
 from lrp_axioms.numeric.results.render import Cell, LayerMap
+from lrp_axioms.numeric.results.result import ROLLOUT
 from lrp_axioms.numeric.results.words import UNITS, units
 from lrp_axioms.numeric.spelling import printable
 
 TENSORS = ("relevance", "logit", "residual", "probability")
 SHOWN = 60  # characters of the written text, in a line
 LEGEND = "Red speaks for what was written; blue, underlined, against it." + render.UNDERLINES
+SIGNS = "Red speaks for the written token; blue, with a dot, against it."
 PICTURE = (
-    "Rows: what was written. Columns: what was read before it. Red speaks for the written token; "
-    "blue, with a dot, against it. Each row has its own scale."
+    f"Rows: what was written. Columns: what was read before it. {SIGNS} Each row has its own scale."
 )
+SHARES = "Shares of attention, which are not logits"
 TITLE = 60  # characters of the written text, in a title
-SCALES = "In logits; each column, a written token, has its own scale."
+SCALES = "each column, a written token, has its own scale."
 
 
 @dataclass(frozen=True)
@@ -77,6 +79,11 @@ class Generation:
         text = shorten("".join(self.written).strip(), SHOWN)
         count, length = self.relevance.shape
         return printable(f"Generation({self.method}: {count} x {length} tokens, written {text!r})")
+
+    @property
+    def shares(self) -> bool:
+        """Decides whether relevance is shares of attention, which are no parts of the logit."""
+        return self.method == ROLLOUT
 
     @property
     def written(self) -> tuple[str, ...]:
@@ -167,7 +174,8 @@ class Generation:
             sums = zip(found.segments, found.relevance.sum(dim=0).tolist(), strict=False)
             named = (f"{shown(x)} {r:+.3g}" for x, r in sums)
             yield Text("Segments, for the whole answer: " + ", ".join(named))
-        yield Text(f"{SCALES} {render.LEGEND.replace('the class', 'it')}", style="dim")
+        said = f"In logits; {SCALES} {render.LEGEND.replace('the class', 'it')}"
+        yield Text(f"{SHARES}; {SCALES}" if self.shares else said, style="dim")
 
     def html(self, unit: str = "token") -> str:
         """Returns a self-contained page with the relevance of all tokens for each written one.
@@ -200,7 +208,8 @@ def shown(token: str) -> str:
 
 def title(found: Generation) -> str:
     text = "".join(found.written).strip()
-    said = f"{found.method}: why {found.model} wrote {shorten(text, TITLE)!r}"
+    why, where = f"why {found.model} wrote", f"where {found.model} attends as it writes"
+    said = f"{found.method}: {where if found.shares else why} {shorten(text, TITLE)!r}"
     if found.contrast is not None:
         said += f" and not {shorten(found.contrast.strip(), TITLE)!r}"
     return printable(said)
@@ -237,7 +246,7 @@ def html(found: Generation, unit: str = "token") -> str:
         .from_string(template)
         .render(
             title=title(found),
-            legend=LEGEND,
+            legend=f"{SHARES}." if found.shares else LEGEND,
             made=made(found),
             maps=facts,
             opened=unit,
@@ -258,7 +267,7 @@ def _facts(found: Generation) -> dict[str, Any]:
         "first": found.first,
         "relevance": [rounded(row) for row in found.relevance],
         "logit": rounded(found.logit),
-        "residual": rounded(found.residual),
+        "residual": None if found.shares else rounded(found.residual),
         "probability": None if found.probability is None else rounded(found.probability),
     }
 
@@ -266,10 +275,11 @@ def _facts(found: Generation) -> dict[str, Any]:
 def png(found: Generation) -> bytes:
     """Draws the heat map as PNG, one row per written token; negative relevance has a dot."""
     each = f"{found.method}: why each token was written"
-    said = each if found.contrast is None else title(found)
+    said = title(found) if found.shares or found.contrast is not None else each
+    legend = PICTURE.replace(SIGNS, f"{SHARES}.") if found.shares else PICTURE
     split = found.source or found.first
     return pictures.maps(
-        [heat_map(found)], title=said, legend=PICTURE, made=made(found), split=split
+        [heat_map(found)], title=said, legend=legend, made=made(found), split=split
     )
 
 
