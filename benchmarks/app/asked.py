@@ -36,9 +36,9 @@ class Asked:
     def of(cls, body: bytes | str) -> Self:
         """Reads a request; raises ValueError that names the first fault."""
         try:
-            data = json.loads(body)
-        except RecursionError as error:
-            raise ValueError("the request is no JSON object") from error
+            data = json.loads(body, parse_int=float)  # int() limits the digits
+        except (ValueError, RecursionError) as error:
+            raise ValueError(f"the request is no JSON object: {error}") from error
         if not isinstance(data, dict):
             raise ValueError("the request is no JSON object")
         if unknown := data.keys() - {x.name for x in fields(cls)}:
@@ -50,12 +50,13 @@ class Asked:
                 raise ValueError(f"{key}: write a text of at most {LONGEST} letters")
         if not methods or not isinstance(methods, list) or {*map(type, methods)} - {str}:
             raise ValueError("methods: choose at least one")
-        check_sentence(text or "")
         check_names("method", methods, METHODS)
         check_names("unit", [str(unit)], UNITS)
-        given = {key: (value or "").strip() or None for key, value in named.items()}
-        if given["column"] and not given["column"].isdecimal():
-            raise ValueError(f"column {given['column']!r}: write the number of a token, from 0")
+        given = {key: value if (value or "").strip() else None for key, value in named.items()}
+        for each in (text or "", *filter(None, [given["context"]])):
+            check_sentence(each)
+        if not ((column := given["column"] or "0").isdecimal() and len(column) < 10):
+            raise ValueError(f"column {column!r}: write the number of a token, from 0")
         return cls(text=text, methods=tuple(dict.fromkeys(methods)), unit=unit, **given)
 
     def texts(self, loaded: Classifier) -> list[str]:

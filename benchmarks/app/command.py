@@ -1,8 +1,10 @@
 """``lrp-axioms serve``: a page on this machine, for one model."""
 
+import os
 import secrets
 import socket
 import sys
+from contextlib import suppress
 from typing import Annotated
 
 import typer
@@ -13,7 +15,7 @@ from lrp_axioms.benchmarks.commands.options import DTYPES, MODEL, Dtype
 from lrp_axioms.benchmarks.commands.output import answer
 
 PORT = 8765
-WAITS = {"timeout_graceful_shutdown": 2}  # seconds for answers that have begun
+LIMITS = {"timeout_graceful_shutdown": 1, "h11_max_incomplete_event_size": 2**20}  # s, bytes
 
 
 def serve(
@@ -30,7 +32,7 @@ def serve(
         with loading("the model"):
             import uvicorn
 
-            from lrp_axioms.benchmarks.app.server import application
+            from lrp_axioms.benchmarks.app.server import Server, application
             from lrp_axioms.benchmarks.sources import models
 
             models.check_device(device)
@@ -43,10 +45,10 @@ def serve(
     console.print(address, highlight=False, soft_wrap=True)
     console.print("Open this address in a browser; Ctrl-C ends the program.", style="dim")
     sys.stdout.flush()  # a program may wait for the address
-    config = uvicorn.Config(
-        app, log_level="warning", access_log=False, server_header=False, **WAITS
-    )
-    uvicorn.Server(config).run(sockets=[listening])
+    how = {"log_level": "warning", "access_log": False, "server_header": False}
+    with suppress(KeyboardInterrupt):
+        Server(uvicorn.Config(app, **how, **LIMITS)).run(sockets=[listening])
+    os._exit(130)  # Python would wait for methods that run in threads
 
 
 def listen(port: int) -> socket.socket:

@@ -2,19 +2,20 @@
 
 import asyncio
 import json
-import re
+import logging
 import threading
-from collections.abc import AsyncIterator, Callable
-from contextlib import suppress
+from asyncio import CancelledError, Future
+from collections.abc import AsyncIterator, Awaitable, Callable
+from concurrent.futures import ThreadPoolExecutor
 from functools import partial
 from pathlib import Path
 from typing import Any
 
+import uvicorn
 from jinja2 import Environment
 from starlette.applications import Starlette
-from starlette.concurrency import run_in_threadpool
 from starlette.middleware import Middleware
-from starlette.requests import Request
+from starlette.requests import ClientDisconnect, Request
 from starlette.responses import (
     HTMLResponse,
     JSONResponse,
@@ -29,14 +30,19 @@ from lrp_axioms.axioms.extras import MissingLibrary
 from lrp_axioms.benchmarks.app import proofs, work
 from lrp_axioms.benchmarks.app.asked import Asked
 from lrp_axioms.benchmarks.app.guard import Guard
-from lrp_axioms.benchmarks.commands.advice import of_command
+from lrp_axioms.benchmarks.commands.advice import of_page
 from lrp_axioms.benchmarks.sources.models import Classifier
 from lrp_axioms.numeric.auditing.page import page as page_of_audit
 from lrp_axioms.numeric.results import render
 
 SOURCE = Path(__file__).with_name("page.html").read_text("utf-8")
-FAULTS = (ValueError, UnassignedOperation, MissingLibrary)  # a reader can mend them
+# Faults that a reader can mend, and a body that is cut off, whose answer nobody reads.
+FAULTS = (ValueError, UnassignedOperation, MissingLibrary, ClientDisconnect)
 MOST = 200_000  # bytes of a request
+ENDED = "the program has ended; start it again"
+THREADS = 16  # answers at once, also for readers who have left
+Start = Callable[[Callable[[], Any]], Future[Any]]
+Endpoint = Callable[[Request], Awaitable[Response]]
 
 
 class LeftError(Exception):
@@ -45,119 +51,127 @@ class LeftError(Exception):
 
 def application(loaded: Classifier, token: str, port: int) -> Starlette:
     """Makes the application: a page, explanations as events, and files to download."""
-    hosts = frozenset(f"{name}:{port}" for name in ("127.0.0.1", "localhost"))
+    ends = [f":{port}", ""][: 1 + (port == 80)]  # browsers leave out the port of HTTP
+    hosts = frozenset(name + end for name in ("127.0.0.1", "localhost") for end in ends)
     template = Environment(autoescape=True).from_string(SOURCE)
+    threads, running = ThreadPoolExecutor(THREADS), set[Future[Any]]()
+
+    def start(work: Callable[[], Any]) -> Future[Any]:
+        if len(running) == THREADS:
+            raise ValueError(f"{THREADS} answers are being made; wait until one of them is done")
+        found = asyncio.get_running_loop().run_in_executor(threads, work)
+        running.add(found)
+        found.add_done_callback(running.discard)
+        return found
 
     async def page(_request: Request) -> Response:
         parts = render.fixed(SOURCE)
         parts["policy"] += "; connect-src 'self'"
-        return HTMLResponse(template.render(about=work.about(loaded), **parts))
+        made = template.render(about=work.about(loaded), **parts)
+        return HTMLResponse(made.encode(errors="replace"))  # names of labels may be no UTF-8
 
-    async def explain(request: Request) -> Response:
+    def threaded(found: Callable[[Request, bytes | str], Response]) -> Endpoint:
+        """Makes an endpoint that answers in a thread, so that no request waits for another."""
+
+        async def answered(request: Request) -> Response:
+            try:
+                given = request.query_params.get("asked", "")
+                body = await _body(request) if request.method == "POST" else given
+                return await start(partial(found, request, body))
+            except (*FAULTS, CancelledError) as error:
+                return _refused(request, error)
+
+        return answered
+
+    def asking(found: Callable[[Request, Asked], Response]) -> Endpoint:
+        return threaded(lambda request, body: found(request, Asked.of(body)))
+
+    def explain(_request: Request, asked: Asked) -> Response:
         """Answers with server-sent events, and an error that is found later is one of them."""
-        try:
-            asked = Asked.of(await _body(request))
-        except FAULTS as error:
-            return _refused(request, error)
-        events = _events(partial(work.answer, loaded, asked))
+        events = _events(start, partial(work.answer, loaded, asked))
         return StreamingResponse(events, media_type="text/event-stream")
 
-    async def download(request: Request) -> Response:
+    def download(request: Request, asked: Asked) -> Response:
         kind = request.path_params["kind"]
-        content = partial(work.file, kind=kind)
-        answer = lambda asked: Response(content(loaded, asked), media_type=work.FILES[kind])
-        return await _answered(request, answer)
+        return Response(work.file(loaded, asked, kind), media_type=work.FILES[kind])
 
-    async def statements(request: Request) -> Response:
-        found = lambda asked: JSONResponse(work.audited(loaded, asked)["verdicts"])
-        return await _answered(request, found)
+    def statements(_request: Request, asked: Asked) -> Response:
+        return JSONResponse(work.audited(loaded, asked)["verdicts"])
 
-    async def python(request: Request) -> Response:
-        def lines(asked: Asked) -> Response:
-            a = work.explained(loaded, asked, asked.methods[0]).attribution
-            return PlainTextResponse(work.python(loaded, asked, a.target[0].tolist()))
+    def python(_request: Request, asked: Asked) -> Response:
+        a = work.explained(loaded, asked, asked.methods[0]).attribution
+        return PlainTextResponse(work.python(loaded, asked, a.target[0].tolist()))
 
-        return await _answered(request, lines)
+    def audit(_request: Request, asked: Asked) -> Response:
+        return HTMLResponse(page_of_audit(work.audited(loaded, asked)))
 
-    async def audit(request: Request) -> Response:
-        found = lambda asked: HTMLResponse(page_of_audit(work.audited(loaded, asked)))
-        return await _answered(request, found)
+    def written(request: Request, asked: Asked) -> Response:
+        return HTMLResponse(work.written(loaded, asked, request.query_params.get("count", "")))
 
-    async def written(request: Request) -> Response:
-        count = request.query_params.get("count", "")
-        number = int(count) if count.isdecimal() else 0
-        return await _answered(
-            request, lambda asked: HTMLResponse(work.written(loaded, asked, number))
-        )
-
-    async def proof(request: Request) -> Response:
-        given = request.query_params
-        text = partial(proofs.text, given.get("name", ""), given.get("method", ""))
-        try:
-            return PlainTextResponse(await run_in_threadpool(text))
-        except FAULTS as error:
-            return _refused(request, error)
+    def proof(request: Request, _body: bytes | str) -> Response:
+        name, method = (request.query_params.get(key, "") for key in ("name", "method"))
+        return PlainTextResponse(proofs.text(name, method))
 
     post = {"methods": ["POST"]}
     routes = [
         Route("/", page),
-        Route("/explain", explain, **post),
-        Route("/statements", statements, **post),
-        Route("/python", python, **post),
-        Route("/file/{kind}", download, **post),
-        Route("/audit", audit),
-        Route("/written", written),
-        Route("/proof", proof),
+        Route("/explain", asking(explain), **post),
+        Route("/statements", asking(statements), **post),
+        Route("/python", asking(python), **post),
+        Route("/file/{kind}", asking(download), **post),
+        Route("/audit", asking(audit)),
+        Route("/written", asking(written)),
+        Route("/proof", threaded(proof)),
     ]
-    return Starlette(routes=routes, middleware=[Middleware(Guard, token=token, hosts=hosts)])
+    app = Starlette(routes=routes, middleware=[Middleware(Guard, token=token, hosts=hosts)])
+    app.state.running = running
+    return app
 
 
-async def _answered(request: Request, found: Callable[[Asked], Response]) -> Response:
-    """Reads a question and answers it in a thread, so that no request waits for another."""
-    try:
-        given = request.query_params.get("asked", "")
-        body = await _body(request) if request.method == "POST" else given
-        return await run_in_threadpool(lambda: found(Asked.of(body)))
-    except FAULTS as error:
-        return _refused(request, error)
+class Server(uvicorn.Server):
+    """Ends at once, whatever runs in the threads of its application."""
+
+    async def shutdown(self, sockets: Any = None) -> None:
+        logging.getLogger("uvicorn.error").setLevel(logging.CRITICAL)  # no request is a fault now
+        for each in [*self.config.app.state.running]:
+            each.cancel(ENDED)
+        await super().shutdown(sockets)
 
 
 def _refused(request: Request, error: Exception) -> Response:
+    said = of_page(str(error))
     if request.method == "POST":  # by the page's own program
-        return JSONResponse({"error": _said(error)}, status_code=400)
-    return PlainTextResponse(f"{_said(error)}\n", status_code=400)
+        return JSONResponse({"error": said}, status_code=400)
+    return PlainTextResponse(f"{said}\n", status_code=400)
 
 
-def _said(error: Exception) -> str:
-    """Writes an error with the names of the page's fields, and not of a command's options."""
-    return re.sub(r"--(?=(target|contrast|column)\b)", "", of_command(str(error)))
-
-
-async def _events(work_of: Callable[[work.Tell], None]) -> AsyncIterator[str]:
+async def _events(start: Start, work_of: Callable[[work.Tell], None]) -> AsyncIterator[str]:
     """Yields events of work in a thread; work whose reader has left ends at its next event."""
-    loop, found = asyncio.get_running_loop(), asyncio.Queue[dict[str, Any] | None]()
+    loop, found = asyncio.get_running_loop(), asyncio.Queue[Any]()
     left = threading.Event()
 
-    def tell(event: dict[str, Any] | None) -> None:
+    def tell(event: dict[str, Any]) -> None:
         if left.is_set():
             raise LeftError
         loop.call_soon_threadsafe(found.put_nowait, event)
 
-    def run() -> None:
-        with suppress(LeftError):
-            try:
-                work_of(tell)
-                tell({"end": True})
-            except FAULTS as error:
-                tell({"error": _said(error)})
-            finally:
-                tell(None)
+    def run() -> dict[str, Any]:
+        try:
+            work_of(tell)
+        except (*FAULTS, LeftError) as error:
+            return {"error": of_page(str(error))}
+        return {"end": True}
 
-    running = loop.run_in_executor(None, run)
+    line = lambda event: f"data: {json.dumps(event)}\n\n"
     try:
+        running = start(run)
+        running.add_done_callback(lambda _: found.put_nowait(None))
         while (event := await found.get()) is not None:
-            yield f"data: {json.dumps(event)}\n\n"
-        await running  # a fault of this program is raised here, and printed
+            yield line(event)
+        # A fault of this program is raised here, and printed.
+        yield line({"error": ENDED} if running.cancelled() else await running)
+    except ValueError as error:  # no thread is free
+        yield line({"error": str(error)})
     finally:
         left.set()
 

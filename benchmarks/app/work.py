@@ -12,13 +12,14 @@ import torch
 from torch import Tensor
 
 from lrp_axioms.benchmarks.app.asked import Asked
+from lrp_axioms.benchmarks.commands.advice import of_page
 from lrp_axioms.benchmarks.commands.audit import data_of, text_inputs
 from lrp_axioms.benchmarks.commands.console import check_names
 from lrp_axioms.benchmarks.commands.explained import Explained, explain_text, unknown
 from lrp_axioms.benchmarks.sources.faults import some
 from lrp_axioms.benchmarks.sources.models import EMBEDDED, HEADS, Classifier
 from lrp_axioms.numeric.evaluation.correlation import pearson
-from lrp_axioms.numeric.methods.catalogue import METHODS, WITH_RULES
+from lrp_axioms.numeric.methods.catalogue import METHODS, WITH_LEMMAS
 from lrp_axioms.numeric.models.facts import facts_of
 from lrp_axioms.numeric.results.render import LEAST, legend
 from lrp_axioms.numeric.results.result import ROLLOUT, page
@@ -28,6 +29,7 @@ LOO = "loo"
 COPIES = 4  # tokens that are left out between two signs of progress
 FILES = {"html": "text/html", "png": "image/png", "json": "application/json"}
 MOST_WRITTEN = 64  # tokens
+WIDE = (torch.float32, torch.float64)  # an audit takes no other weights
 EXAMPLES = {
     "embedded": "not a bad film",
     "embedded-english": (
@@ -41,15 +43,8 @@ Maps = dict[str, list[float]]  # by method, relevance of every token or word
 
 def explained(loaded: Classifier, asked: Asked, method: str, **options: Any) -> Explained:
     """Explains the text by one method, by tokens or words."""
-    found = explain_text(
-        loaded,
-        asked.given(loaded),
-        model=loaded.name,
-        method=method,
-        target=partial(asked.goal, loaded),
-        options=options,
-        columns=None,
-    )
+    how = {"model": loaded.name, "method": method, "target": partial(asked.goal, loaded)}
+    found = explain_text(loaded, asked.given(loaded), **how, options=options, columns=None)
     if asked.unit == "token":
         return found
     a = found.attribution.by(asked.unit, loaded.tokenizer)
@@ -71,12 +66,12 @@ def answer(loaded: Classifier, asked: Asked, tell: Tell) -> None:
     for method in sorted(asked.methods, key=lambda name: name == LOO):
         each = partial(_passed, tell, maps if asked.unit == "token" else {}, {})
         options = {"batch_size": COPIES, "each": each} if method == LOO else {}
-        with telling(lambda said: tell({"note": said})):
+        with telling(lambda said: tell({"note": of_page(said)})):
             found = explained(loaded, asked, method, **options)
         if not maps:
             tell({"said": _head(loaded, asked, found)})
         maps[method] = list(found.section.relevance)
-        tell({"row": _row(method, found)})
+        tell({"row": _row(loaded, method, found)})
     if LOO in maps:
         tell({"agreement": agreement(maps, maps[LOO])})
 
@@ -110,7 +105,7 @@ def _head(loaded: Classifier, asked: Asked, found: Explained) -> dict[str, Any]:
     }
 
 
-def _row(name: str, found: Explained) -> dict[str, Any]:
+def _row(loaded: Classifier, name: str, found: Explained) -> dict[str, Any]:
     return {
         "name": name,
         "label": METHODS[name].label,
@@ -119,7 +114,7 @@ def _row(name: str, found: Explained) -> dict[str, Any]:
         "residual": found.attribution.residual[0].item(),
         "caption": found.section.caption,
         "shares": name == ROLLOUT,
-        "audited": name in WITH_RULES,
+        "audited": name in WITH_LEMMAS and loaded.model.dtype in WIDE,
     }
 
 
@@ -161,23 +156,25 @@ def audited(loaded: Classifier, asked: Asked) -> dict[str, Any]:
     from lrp_axioms.numeric.auditing.audit import audit
 
     method = asked.methods[0]
-    check_names("method", [method], WITH_RULES)
+    check_names("method", [method], WITH_LEMMAS)
     inputs, given = text_inputs(loaded, asked.texts(loaded))
     goal = asked.goal(loaded, given["tokens"])
-    found = audit(loaded.model, inputs.to(loaded.model.device), method, goal)
+    try:
+        found = audit(loaded.model, inputs.to(loaded.model.device), method, goal)
+    except (LookupError, ZeroDivisionError) as error:  # a rule, or a limit, that does not exist
+        raise ValueError(str(error)) from error
     return data_of(found, loaded, given)
 
 
-def written(loaded: Classifier, asked: Asked, count: int) -> str:
+def written(loaded: Classifier, asked: Asked, count: str) -> str:
     """Lets a language model write up to ``count`` tokens, and returns the page of their causes."""
     from lrp_axioms import explain_generation
 
     if loaded.explains != "next token":
         raise ValueError(f"{loaded.name} writes no text; serve a language model")
-    if not 1 <= count <= MOST_WRITTEN:
-        raise ValueError(f"count={count}: write 1 to {MOST_WRITTEN} tokens")
-    method = asked.methods[0]
-    how = {"max_new_tokens": count, "method": method}
+    if count not in map(str, range(1, MOST_WRITTEN + 1)):
+        raise ValueError(f"write {count!r}: write 1 to {MOST_WRITTEN} tokens")
+    how = {"max_new_tokens": int(count), "method": asked.methods[0]}
     return explain_generation(loaded.model, loaded.tokenizer, asked.text, **how).html(asked.unit)
 
 

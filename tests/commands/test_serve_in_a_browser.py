@@ -1,6 +1,7 @@
 """Clicks on the page of ``lrp-axioms serve``, in light and dark, wide and narrow."""
 
 import json
+import re
 
 import pytest
 from selenium.webdriver.common.by import By
@@ -14,6 +15,8 @@ from tests.support.served import TOKEN, Served
 HOSTILE = (
     '<img src=x onerror="document.title=1"></script><script>document.title=1</script> \u202e&amp;'
 )
+
+AGREED = ".agreement, article svg > title"
 
 
 @pytest.fixture(scope="module", params=["embedded", "embedded-english"])
@@ -123,12 +126,99 @@ def test_stop_ends_the_passes_and_the_page_can_ask_again(served, monkeypatch):
         stop.click()
         wait.until(lambda d: not stop.is_displayed())
         assert driver.find_element(By.ID, "error").text == ""
+        assert stopped(driver) == 2 * 3
         text.clear()
         text.send_keys("the key")
         driver.find_element(By.CSS_SELECTOR, "form button").click()
         wait.until(lambda d: len(d.find_elements(By.CSS_SELECTOR, "article")) == 4)
         wait.until(lambda _: not stop.is_displayed())
+        assert not driver.find_element(By.ID, "passes").is_displayed()
+        assert len(agreements(driver)) == 2 * 3
+        assert not any(re.search("left out|stopped", x) for x in agreements(driver))
         check_clean(driver, served)
+
+
+def agreements(driver):
+    """Lists the texts beside every r, and the titles of its pictures."""
+    return [x.get_attribute("textContent") for x in driver.find_elements(By.CSS_SELECTOR, AGREED)]
+
+
+def stopped(driver):
+    """How many numbers r say that they are of a part of the tokens; fails if one does not."""
+    bar = driver.find_element(By.ID, "count-of")
+    assert bar.is_displayed()
+    done, of = map(
+        int, re.fullmatch(r".*: (\d+) of (\d+) tokens left out; stopped", bar.text).groups()
+    )
+    assert 0 < done < of
+    for said in agreements(driver):
+        assert said.endswith(f", {done} of {of} tokens left out; stopped")
+    return len(agreements(driver))
+
+
+@pytest.mark.parametrize("kind", ["the program", "the connection"])
+def test_a_program_that_has_ended_is_named_beside_a_part_of_the_agreement(kind, monkeypatch):
+    monkeypatch.setattr(work, "COPIES", 1)
+    served = Served("embedded")
+    with chromium() as driver:
+        wait = opened(driver, served)
+        text, error = (driver.find_element(By.ID, x) for x in ("text", "error"))
+        text.clear()
+        text.send_keys("the " * 60)
+        driver.find_element(By.CSS_SELECTOR, "[value=loo]").click()
+        driver.find_element(By.CSS_SELECTOR, "form button").click()
+        wait.until(lambda _: "tokens left out" in driver.find_element(By.ID, "count-of").text)
+        if kind == "the program":
+            served.end()
+        else:
+            served.cut()
+        wait.until(lambda _: "program has ended; start it again" in error.text)
+        assert stopped(driver) == 2 * 3
+        served.end()
+        for button in ("PNG", "Statements", "Python", "Explain"):
+            driver.execute_script("document.getElementById('error').textContent = ''")
+            driver.find_element(By.XPATH, f"//button[text()='{button}']").click()
+            wait.until(
+                lambda _: error.text.startswith("the program has ended; start it again, and")
+            )
+
+
+def test_write_takes_the_number_that_the_page_shows(served):
+    with chromium() as driver:
+        wait = opened(driver, served)
+        driver.find_element(By.CSS_SELECTOR, "[value=attention-rollout]").click()
+        driver.find_element(By.CSS_SELECTOR, "form button").click()
+        wait.until(lambda d: len(d.find_elements(By.CSS_SELECTOR, "article")) == 4)
+        links = driver.find_elements(By.LINK_TEXT, "Write")
+        if served.name == "embedded":
+            assert links == []
+            return
+        count = driver.find_element(By.ID, "count")
+        for number, tokens in (("2", 2), ("-1", None), ("", None), ("1.5", None), ("3", 3)):
+            count.send_keys(Keys.END, Keys.BACKSPACE * 3, number)
+            sums = [wrote(driver, link, tokens, number) for link in links]
+            if tokens:
+                assert [("residual" in x, "shares of attention" in x) for x in sums] == [
+                    *[(True, False)] * 3, (False, True),
+                ]  # fmt: skip
+
+
+def wrote(driver, link, tokens, number):
+    """The sentence below a text of so many tokens, or the message for a wrong number."""
+    page = driver.current_window_handle
+    link.click()
+    WebDriverWait(driver, 60).until(lambda d: len(d.window_handles) == 2)
+    driver.switch_to.window(driver.window_handles[1])
+    WebDriverWait(driver, 60).until(lambda d: d.find_element(By.TAG_NAME, "body").text)
+    said = driver.find_element(By.TAG_NAME, "body").text
+    if tokens:
+        assert len(driver.find_elements(By.CSS_SELECTOR, "button.token")) == tokens
+        said = driver.find_element(By.ID, "sum").text
+    else:
+        assert said == f"write '{number}': write 1 to 64 tokens"
+    driver.close()
+    driver.switch_to.window(page)
+    return said
 
 
 def test_a_fault_is_shown_once_and_goes_away(served):
@@ -137,7 +227,7 @@ def test_a_fault_is_shown_once_and_goes_away(served):
         error = driver.find_element(By.ID, "error")
         driver.find_element(By.ID, "contrast").send_keys("no such name here")
         driver.find_element(By.CSS_SELECTOR, "form button").click()
-        wait.until(lambda _: "contrast 'no such name here'" in error.text)
+        wait.until(lambda _: "contrast='no such name here'" in error.text)
         driver.find_element(By.ID, "contrast").clear()
         driver.find_element(By.CSS_SELECTOR, "form button").click()
         wait.until(lambda d: len(d.find_elements(By.CSS_SELECTOR, "article")) == 3)

@@ -16,15 +16,20 @@ TOKEN = "a-token"
 class Served:
     """A server of one model on a free port, in a thread."""
 
-    def __init__(self, name):
-        self.name, self.loaded = name, models.load(name)
+    def __init__(self, name, **options):
+        self.name, self.loaded = name, models.load(name, **options)
         listening = command.listen(0)
         self.port = listening.getsockname()[1]
         app = server.application(self.loaded, TOKEN, self.port)
-        config = uvicorn.Config(app, log_level="error", **command.WAITS)
-        self.server = uvicorn.Server(config)
+        config = uvicorn.Config(app, log_level="error", **command.LIMITS)
+        self.server = server.Server(config)
         self.thread = threading.Thread(target=self.server.run, args=([listening],), daemon=True)
         self.thread.start()
+
+    def cut(self):
+        """Breaks all connections off, as a network does."""
+        for each in list(self.server.server_state.connections):
+            self.server.servers[0].get_loop().call_soon_threadsafe(each.transport.abort)
 
     def end(self):
         self.server.should_exit = True
@@ -35,7 +40,9 @@ class Served:
         return f"http://127.0.0.1:{self.port}"
 
     def ask(self, path, data=None, **headers):
-        body = None if data is None else json.dumps(data).encode()
+        return self.send(path, None if data is None else json.dumps(data).encode(), **headers)
+
+    def send(self, path, body=None, **headers):
         request = urllib.request.Request(self.address + path, data=body, headers=headers)
         try:
             with urllib.request.urlopen(request, timeout=60) as answer:
