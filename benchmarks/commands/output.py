@@ -31,7 +31,6 @@ from lrp_axioms.benchmarks.commands.console import (
     problems,
 )
 from lrp_axioms.benchmarks.sources.faults import some
-from lrp_axioms.numeric.warning import LISTENER
 
 LINES = 24  # of a screen
 AROUND = 2  # lines below a table: how to see more, and the file that was written
@@ -89,6 +88,8 @@ def with_shared_options(command: Callable) -> Callable:
 
 def note(text: str) -> None:
     """Says a surprise once: a line on standard error, a note of the object, or to a listener."""
+    from lrp_axioms.numeric.warning import LISTENER  # a help text needs none
+
     if (tell := LISTENER.get()) is not None:
         return tell(text)
     if text in invocation.notes:

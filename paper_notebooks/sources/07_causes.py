@@ -12,8 +12,8 @@ from benchmarks.experiments import drawing
 from benchmarks.experiments.causes import measure
 from benchmarks.experiments.causes.examples import DISTANCES, examples
 from benchmarks.experiments.causes.language import TASKS
+from benchmarks.experiments.causes.measure import METHODS
 from benchmarks.sources import models
-from numeric.methods.catalogue import METHODS
 from paper_notebooks import output, settings
 
 REDUCED = settings.load().reduced

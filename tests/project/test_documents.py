@@ -155,7 +155,7 @@ def test_every_reason_is_about_a_block():
     assert not [start for start in NOT_RUN if not any(fnmatch(code, start) for code in found)]
 
 
-NUMBERS = ("FINDINGS", "CAUSES", "SPEED", "MODELS")
+NUMBERS = ("FINDINGS", "CAUSES", "SPEED", "MODELS", "INTERACTIONS")
 """Pages that have the numbers of README."""
 
 PRINTED = {

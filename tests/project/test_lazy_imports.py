@@ -32,7 +32,7 @@ LOADED = {
     "import lrp_axioms": (set(), 70),
     "import numeric": (set(), 80),
     "import numeric.evaluation.correlation": ({"numpy"}, 250),
-    COMMAND.format(arguments=["--help"]): (set(), 420),
+    COMMAND.format(arguments=["--help"]): (set(), 421),
 }
 """Code -> the slow libraries that it may load, and how many modules in all."""
 

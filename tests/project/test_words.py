@@ -55,6 +55,8 @@ SYNONYMS = {
 ITS_OWN = {
     ("explain", "tokenizer"), ("explain_generation", "tokenizer"),
     ("explain_generations", "tokenizer"), ("explain_similarity", "tokenizer"),  # all require it
+    ("interactions", "tokenizer"), ("interactions", "text"),  # one text
+    ("interactions", "model"),
     ("explain", "model"), ("explain_similarity", "model"),  # objects of sentence-transformers, too
     ("patching", "methods"),  # a mapping by name
     ("pipelines", "text"),  # one text or one chat

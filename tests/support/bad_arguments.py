@@ -11,8 +11,7 @@ COMMANDS = {
     "--colou": "No such option: --colou",
     # interactions
     "interactions": "Missing argument '[MODEL] TEXT'",
-    "interactions model film": "2 parts",
-    "interactions model 'fine film' --by letter": "--by 'letter': pass word, token, sentence",
+    "interactions model 'fine film' --by letter": "--by letter: pass word, token, sentence",
     "interactions model 'fine film' --budget 2": "--budget 2: exact pairs have none; add",
     "interactions model 'fine film' --estimate --budget -2": "--budget -2: pass a number of pairs",
     "interactions model 'fine film' --seed -1": "--seed -1: pass a number, at least 0",
