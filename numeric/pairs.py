@@ -39,9 +39,10 @@ def interactions(
 ) -> Interactions:
     """Returns I_ij = f(x) - f(x without i) - f(x without j) + f(x without both), of all pairs.
 
-    i and j are tokens, words or sentences of one text (``by`` "token", "word" or "sentence"), and f
-    is the logit of ``target``, as in ``attribute``.  Parts are left out by the attention mask, as
-    in Leave-One-Out.  ``pairs="exact"`` takes one forward pass for each pair.
+    i and j are tokens, words or sentences of ``text`` (``by`` "token", "word" or "sentence"), one
+    text or a pair of texts, and f is the logit of ``target``, as in ``attribute``.  Parts are left
+    out by the attention mask, as in Leave-One-Out, ``batch_size`` copies of the text to a pass.
+    ``pairs="exact"`` takes one forward pass for each pair.
     ``pairs="estimated"`` takes a forward and a backward pass for each part instead
     (``methods.pair_losses.estimated``), and then leaves out the ``budget`` pairs with the largest
     estimates, by default as many as there are parts.

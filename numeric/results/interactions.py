@@ -135,7 +135,7 @@ class Interactions(Attribution):
         return sorted(found, key=lambda group: -abs(group[1]))
 
     def name_of(self, parts: Sequence[int]) -> str:
-        """Writes a group in the order of the text, with "…" where parts between are missing."""
+        """Writes a group, the numbers ``parts`` in order, with "…" where parts are missing."""
         said = ""
         for before, n in zip((None, *parts), parts, strict=False):
             gap = "" if before is None else " " if n == before + 1 else " … "
@@ -215,7 +215,10 @@ class Interactions(Attribution):
         )
 
     def png(self, images: Sequence[object] = (), grid: object = None) -> bytes:
-        """Draws the parts with arcs between the pairs of the largest interactions, and a map."""
+        """Draws the parts with arcs between the pairs of the largest interactions, and a map.
+
+        ``images`` and ``grid`` are as in ``Attribution.png``, and a text has none.
+        """
         (shown,) = self.sections()
         return pictures.arcs(
             shown, self.drawn(), legend=ARC_LEGEND, said=self.said_explained(),
