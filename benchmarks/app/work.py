@@ -15,7 +15,12 @@ from lrp_axioms.benchmarks.app.asked import Asked
 from lrp_axioms.benchmarks.commands.advice import of_page
 from lrp_axioms.benchmarks.commands.audit import data_of, text_inputs
 from lrp_axioms.benchmarks.commands.console import check_names
-from lrp_axioms.benchmarks.commands.explained import Explained, explain_text, unknown
+from lrp_axioms.benchmarks.commands.explained import (
+    Explained,
+    explain_text,
+    explained_shares,
+    unknown,
+)
 from lrp_axioms.benchmarks.sources.faults import some
 from lrp_axioms.benchmarks.sources.models import EMBEDDED, HEADS, Classifier
 from lrp_axioms.numeric.evaluation.correlation import pearson
@@ -57,7 +62,8 @@ def answer(loaded: Classifier, asked: Asked, tell: Tell) -> None:
     """Explains by every method, Leave-One-Out last, and tells every result as it comes.
 
     Events: "note" for warnings, "said" once, "row" for each method, "passes" while tokens are left
-    out, and "agreement" with Leave-One-Out.  An error that ``tell`` raises ends the work.
+    out, "agreement" with Leave-One-Out, and "explained" for maps of tokens.  An error that
+    ``tell`` raises ends the work.
     """
     maps: Maps = {}
     words = [x for text in asked.texts(loaded) for x in unknown(loaded.tokenizer, text)]
@@ -74,6 +80,10 @@ def answer(loaded: Classifier, asked: Asked, tell: Tell) -> None:
         tell({"row": _row(loaded, method, found)})
     if LOO in maps:
         tell({"agreement": agreement(maps, maps[LOO])})
+    if asked.unit == "token":
+        inputs, given = text_inputs(loaded, asked.texts(loaded))
+        goal = asked.goal(loaded, given["tokens"])
+        tell({"explained": explained_shares(loaded, inputs, goal, maps)})
 
 
 def _passed(tell: Tell, maps: Maps, known: dict[int, float], *told: Tensor) -> None:
@@ -163,7 +173,7 @@ def audited(loaded: Classifier, asked: Asked) -> dict[str, Any]:
         found = audit(loaded.model, inputs.to(loaded.model.device), method, goal)
     except (LookupError, ZeroDivisionError) as error:  # a rule, or a limit, that does not exist
         raise ValueError(str(error)) from error
-    return data_of(found, loaded, given)
+    return data_of(found, loaded, inputs, given, goal)
 
 
 def written(loaded: Classifier, asked: Asked, count: str) -> str:

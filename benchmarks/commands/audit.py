@@ -183,11 +183,12 @@ def _audited(classifier, inputs, given, method, target, epsilon, worst):
         from lrp_axioms.numeric.auditing.audit import audit
 
         found = audit(classifier.model, inputs, method, target, epsilon=epsilon)
-    return data_of(found, classifier, given, worst)
+        return data_of(found, classifier, inputs, given, target, worst)
 
 
-def data_of(found, classifier, given, worst=10):
+def data_of(found, classifier, inputs, given, target, worst=10):
     """Returns an audit as plain data, with the names of its model, input and label."""
+    from lrp_axioms.benchmarks.commands.explained import explained_shares
     from lrp_axioms.benchmarks.commands.targets import said_of
     from lrp_axioms.numeric.auditing.data import Subject, plain
 
@@ -197,5 +198,6 @@ def data_of(found, classifier, given, worst=10):
         tokens=tuple(given["tokens"]),
         label=said_of(classifier, found.target, given["tokens"]),
         explains=classifier.explains,
+        explained=explained_shares(classifier, inputs, target, {"": found.relevance}).get(""),
     )
     return plain(found, subject, worst=worst)

@@ -9,7 +9,7 @@ from lrp_axioms.benchmarks.commands.console import loading, mendable, track
 from lrp_axioms.benchmarks.commands.options import Model
 from lrp_axioms.benchmarks.commands.output import answer, of_result, present
 
-SOME = "r, tau, MoRF, LeRF, Δ, 'top drop', LDS, 'soft sufficiency', 'soft comprehensiveness'"
+SOME = "r, tau, MoRF, LeRF, Δ, 'top drop', LDS, explained, 'soft sufficiency', and others"
 
 
 def evaluate(

@@ -1,10 +1,13 @@
 """One text that ``lrp-axioms explain`` has explained, as data and as lines of a terminal."""
 
+import math
 import re
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, replace
+from typing import Any
 
+import numpy as np
 from rich.console import RenderableType
 from rich.text import Text
 
@@ -138,6 +141,22 @@ def explain_text(
     number = "logit difference" if compared else "logit"
     section = section_of(a, 0, why=why, explains=explains, number=number, maps=maps)
     return Explained(text, replace(a, model=model), said, section)
+
+
+def explained_shares(loaded, inputs, target, maps: Mapping[str, Any]) -> dict[str, float]:
+    """Returns "explained" of ``evaluate`` for maps of one text by name, where it has a value.
+
+    There is none of images, of two texts of an encoder and a decoder, and of constant maps.
+    """
+    from lrp_axioms.numeric.evaluation.faithfulness import evaluate
+
+    rows = {name: np.asarray(x)[None] for name, x in maps.items() if np.isfinite(x).all()}
+    if hasattr(loaded, "processor") or loaded.model.config.is_encoder_decoder or not rows:
+        return {}
+    inputs = inputs.to(loaded.model.device)
+    found = evaluate(loaded.model, inputs, rows, target=target, measures=["explained"])
+    values = {name: float(x["explained"][0]) for name, x in found.items()}
+    return {name: x for name, x in values.items() if not math.isnan(x)}
 
 
 def why_of(loaded, label: int | list[int], said: str) -> str:

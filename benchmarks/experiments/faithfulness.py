@@ -26,6 +26,8 @@ TEXT = (
     "Leave-One-Out. MoRF and LeRF: mean logit while tokens are removed, most or least relevant "
     "first; Δ = LeRF − MoRF. Top drop: fall of the logit without the most relevant tokens. LDS: "
     "rank correlation of the sum of relevance with the logit over random halves of the tokens. "
+    "Explained: share of the variance of the logit without random quarters of the tokens that the "
+    "sum of their relevance explains: where it is small, distrust a map of single tokens. "
     "Soft sufficiency and comprehensiveness (gain): share of the class's probability that stays, "
     "or goes, when entries of words are kept, or dropped, by relevance, less what the same values "
     "in random order give: plain soft measures depend on how many words a map keeps, whichever "
@@ -225,7 +227,7 @@ def _notes(found, measures):
 
 HEADERS = {
     "r": "r", "τ": "tau", "MoRF": "MoRF", "LeRF": "LeRF", "Δ": "Δ", "top\ndrop": "top drop",
-    "LDS": "LDS", "suff.\ngain": "soft sufficiency gain",
+    "LDS": "LDS", "expl.": "explained", "suff.\ngain": "soft sufficiency gain",
     "compr.\ngain": "soft comprehensiveness gain",
 }  # fmt: skip
 EXPERIMENT = Experiment(

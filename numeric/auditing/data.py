@@ -25,6 +25,7 @@ class Subject:
     tokens: tuple[str, ...]
     label: str  # of the explained class
     explains: str = "class"  # or the next token of a language model
+    explained: float | None = None  # share of the variance of the logit, as in ``evaluate``
 
 
 def plain(audit: Audit, subject: Subject, *, worst: int = 10) -> dict[str, Any]:
@@ -56,6 +57,7 @@ def plain(audit: Audit, subject: Subject, *, worst: int = 10) -> dict[str, Any]:
         "label": subject.label,
         "logit": audit.logit,
         "residual": audit.residual,
+        "explained": subject.explained,
         "forward_error": audit.forward_error,
         "seconds": dict(audit.seconds),
         "notes": list(audit.notes),

@@ -40,7 +40,9 @@ def summary(facts: Mapping[str, Any]) -> Iterator[RenderableType]:
     """Yields one screen: the residual by cause, refuted statements, and the count of verdicts."""
     grid = _grid()
     rows = _rows(facts)
-    for name in ("model", "input", "rules", facts["explains"], "logit", "residual"):
+    for name in ("model", "input", "rules", facts["explains"], "logit", "residual", "explained"):
+        if name not in rows:
+            continue
         grid.add_row(Text(name, style="dim"), Text(rows[name], no_wrap=True, overflow="ellipsis"))
     yield grid
     tokens, relevance = (
@@ -81,7 +83,9 @@ def _grid() -> Table:
 
 
 def _rows(facts: Mapping[str, Any]) -> dict[str, str]:
-    error = facts["forward_error"]
+    error, share = facts["forward_error"], facts["explained"]
+    said = "of the logit's variance without random quarters of the tokens"
+    explained = {} if share is None else {"explained": f"{100 * share:.0f} % {said}"}
     return {
         "model": f"{facts['model']['name']} ({facts['model']['class']})",
         "input": facts["input"],
@@ -89,6 +93,7 @@ def _rows(facts: Mapping[str, Any]) -> dict[str, str]:
         facts["explains"]: f"{facts['target']} ({facts['label']})",
         "logit": signed(facts["logit"]),
         "residual": f"{signed(facts['residual'])}: the logit minus what the words received",
+        **explained,
         "capture": f"the graph gives the model's logits to {error:.1e}, in float64",
         "seconds": ", ".join(f"{name} {s:.1f}" for name, s in facts["seconds"].items()),
     }

@@ -62,6 +62,9 @@ def evaluate(
     "top drop": the drop of the logit without the ``top`` most relevant tokens
     "LDS": Spearman's rank correlation, over ``subsets`` random halves of the tokens, between the
         logit and the sum of relevance of the tokens that are there (linear datamodeling score)
+    "explained": the share of the variance of the logit, over ``subsets`` random quarters of the
+        tokens that are removed, that the sum of the relevance removed explains in the unit that
+        fits best: Pearson's r squared, and 0 where r is negative
     "soft sufficiency", "soft comprehensiveness": how much of the probability of the label stays,
         and goes, when each entry of a token's word embedding is kept with the token's relevance,
         scaled to [0, 1], as probability, or dropped with it (Zhao and Aletras, 2023): the mean
@@ -70,15 +73,16 @@ def evaluate(
         order.  Plain soft measures reward or punish a map for how many words it keeps, whichever
         these are; this difference does not.
 
-    top, subsets, samples: the numbers of tokens, of random halves and of draws in these measures
+    top, subsets, samples: the numbers of tokens, of random subsets and of draws in these measures
 
     Tokens where ``fixed``, (batch, token), is True are never removed, and their values are ignored:
     with a written answer fixed, and ``span`` of it as target, all measures are about its prompt.
     Any other torch module is measured with ``of``, ``read`` and ``axes``, as for ``attribute``, and
     a map (batch, position) of the named tensors: a position is removed by setting it to
     ``baseline``, a number (0).  Soft measures are of texts.
-    Logits for all but the soft measures.  NaN where a measure is undefined: r, LDS and the soft
-    measures of a constant map, and soft measures also where words do not raise the probability.
+    Logits for all but the shares and correlations.  NaN where a measure is undefined: r, LDS,
+    "explained" and the soft measures of a constant map, and soft measures also where words do not
+    raise the probability.
     Raises ValueError for maps that do not fit, or are not finite, for unknown measures, and for
     ``fixed`` without a token to remove.
     """
@@ -155,27 +159,51 @@ def _top_drop(trial: Trial) -> Measured:
 
 
 def _datamodeling(trial: Trial) -> Measured:
+    keep, logits = _at_random(trial, lambda count: count // 2)
+    ranked = rankdata(logits, axis=1)
+    everywhere = np.ones_like(ranked, dtype=bool)
+    return {
+        name: {"LDS": pearson(rankdata(_sums(x, keep), axis=1), ranked, everywhere)}
+        for name, x in trial.maps.items()
+    }
+
+
+def _explained(trial: Trial) -> Measured:
+    keep, logits = _at_random(trial, quarter)
+    everywhere = np.ones_like(logits, dtype=bool)
+    found = {x: pearson(_sums(m, keep), logits, everywhere) for x, m in trial.maps.items()}
+    return {name: {"explained": np.maximum(r, 0) ** 2} for name, r in found.items()}
+
+
+def _at_random(trial: Trial, size: Callable[[int], int]) -> tuple[np.ndarray, np.ndarray]:
+    """Draws subsets that lose ``size`` of their tokens: (batch, subset, token), and their logits.
+
+    One subset has one logit, however often it is drawn: else rounding would make a difference.
+    """
     present = trial.present
     keep = np.repeat(present[:, None], trial.subsets, axis=1)
     for row, here in enumerate(present):
         places, chance = here.nonzero()[0], trial.chance(row)
+        stay = len(places) - size(len(places))
         for subset in keep[row]:
-            subset[chance.permutation(places)[(len(places) + 1) // 2 :]] = False
+            subset[chance.permutation(places)[stay:]] = False
     logits = trial.logits(keep)
-    for row, drawn in enumerate(keep):  # one subset has one logit, or rounding would rank it
+    for row, drawn in enumerate(keep):
         _, first, copy = np.unique(drawn, axis=0, return_index=True, return_inverse=True)
         logits[row] = logits[row, first[copy.ravel()]]
-    ranked = rankdata(logits, axis=1)
-    everywhere = np.ones_like(ranked, dtype=bool)
+    return keep, logits
 
-    def predicted(x: np.ndarray) -> np.ndarray:
-        size = np.abs(x).max(axis=1, keepdims=True)  # the unit is the map's own
-        sums = np.einsum("bt,bst->bs", np.divide(x, size, where=size > 0, out=0 * x), keep)
-        return np.asarray(rankdata(sums.round(12), axis=1))
 
-    return {
-        name: {"LDS": pearson(predicted(x), ranked, everywhere)} for name, x in trial.maps.items()
-    }
+def quarter(count: int) -> int:
+    """Returns a quarter of the tokens, two or more, and never all of them."""
+    return min(max(2, round(count / 4)), count - 1)
+
+
+def _sums(x: np.ndarray, keep: np.ndarray) -> np.ndarray:
+    """Adds up each subset's relevance, (batch, subset), in a unit of the map's own."""
+    size = np.abs(x).max(axis=1, keepdims=True)
+    sums = np.einsum("bt,bst->bs", np.divide(x, size, where=size > 0, out=0 * x), keep)
+    return np.asarray(sums.round(12))
 
 
 OF_TEXTS = tuple(name + more for name in SOFT for more in ("", " gain"))
@@ -188,6 +216,7 @@ MEASURES: dict[str, Callable[[Any], Measured]] = {
     "Δ": _curves,
     "top drop": _top_drop,
     "LDS": _datamodeling,
+    "explained": _explained,
     **dict.fromkeys(OF_TEXTS, soft),
 }
 """The function of each measure, by name; one function may compute several measures."""

@@ -29,6 +29,8 @@ def test_the_command_writes_the_three_forms_of_one_audit(run, tmp_path):
     assert shown.tags.count("script") == 1
     assert signed(facts["residual"]) in out
     assert signed(facts["residual"]) in shown.words
+    said = f"{100 * facts['explained']:.0f} % of the"
+    assert said in out and said in shown.words
 
 
 def test_a_summary_counts_the_refuted_statements_that_it_leaves_out(run):
@@ -56,6 +58,7 @@ def test_an_image_model_takes_a_pattern_or_a_file(run, vit, tmp_path):
     assert code == 0
     assert "a small fixed pattern of this program" in " ".join(out.split())
     assert "[CLS] 0,0 0,1 0,2 1,0" in out
+    assert "explained" not in out
     Image.new("L", (9, 7), 200).save(tmp_path / "grey.png")
     code, out, _ = run("audit", vit, "--image", tmp_path / "grey.png", "--full")
     assert code == 0

@@ -15,7 +15,7 @@ import torch
 
 from axioms.pages import show
 from benchmarks.app import command, work
-from numeric import audit, explain, explain_generation
+from numeric import audit, evaluate, explain, explain_generation
 from numeric.targets import answer, logit
 from tests.support.heads import write_heads
 from tests.support.served import TOKEN, Served
@@ -57,8 +57,13 @@ def test_all_methods_have_the_numbers_of_python(classifier):
         assert row["residual"] == pytest.approx(a.residual.item(), abs=1e-5)
     one, _, loo = (torch.tensor(row["relevance"]) for row in rows.values())
     r = torch.corrcoef(torch.stack([one, loo]))[0, 1].item()
-    assert events[-2]["agreement"]["attnlrp"] == pytest.approx(r, abs=1e-5)
-    assert events[-1] == {"end": True}
+    *_, agreement, explained, end = events
+    assert agreement["agreement"]["attnlrp"] == pytest.approx(r, abs=1e-5)
+    inputs = loaded.tokenizer([TEXT], return_tensors="pt")
+    maps = {name: [row["relevance"]] for name, row in rows.items()}
+    found = evaluate(loaded.model, inputs, maps, measures=["explained"])
+    assert explained["explained"] == {x: pytest.approx(found[x]["explained"][0]) for x in rows}
+    assert end == {"end": True}
     assert rows["attention-rollout"]["shares"]
 
 
@@ -76,7 +81,7 @@ def test_losses_come_in_as_tokens_are_left_out(classifier):
         assert [x["relevance"][n] for n in known] == pytest.approx(both[1])
         r = torch.corrcoef(torch.tensor(both))[0, 1].item()
         assert x["agreement"] == {"attnlrp": pytest.approx(r, abs=1e-5)}
-    assert passes[-1]["agreement"] == events[-2]["agreement"]
+    assert passes[-1]["agreement"] == events[-3]["agreement"]
 
 
 def test_a_reader_who_leaves_ends_the_passes(classifier, monkeypatch):

@@ -59,7 +59,7 @@ def test_removals_are_those_of_the_stock_model_with_that_mask(tiny, batch, maps,
         return found
 
     monkeypatch.setattr(TextTrial, "logits", watched)
-    found = evaluate(tiny, batch, maps, measures=["top drop", "LDS"], top=2, subsets=9)
+    found = evaluate(tiny, batch, maps, measures=["top drop", "LDS", "explained"], top=2, subsets=9)
     a = attribute(tiny, batch, "loo")
     for keep, logits in asked_for:
         for row, copy in np.ndindex(logits.shape):
@@ -68,7 +68,7 @@ def test_removals_are_those_of_the_stock_model_with_that_mask(tiny, batch, maps,
             with torch.no_grad():
                 want = tiny(**one).logits[0, a.target[row]].item()
             assert logits[row, copy] == pytest.approx(want)
-    (top, _), (halves, of_halves) = asked_for
+    (top, _), (halves, of_halves), (quarters, of_quarters) = asked_for
     for n, (name, x) in enumerate(maps.items()):
         for row, mask in enumerate((batch["attention_mask"] == 1).numpy()):
             present = mask.nonzero()[0]
@@ -79,6 +79,9 @@ def test_removals_are_those_of_the_stock_model_with_that_mask(tiny, batch, maps,
             ).all()
             want = stats.spearmanr(halves[row] @ (x[row] * mask), of_halves[row])[0]
             np.testing.assert_allclose(found[name]["LDS"][row], want, **CLOSE)
+            assert (quarters[row].sum(axis=1) == len(present) - max(2, len(present) // 4)).all()
+            r = stats.pearsonr(quarters[row] @ (x[row] * mask), of_quarters[row])[0]
+            np.testing.assert_allclose(found[name]["explained"][row], max(r, 0) ** 2, **CLOSE)
     drop = a.logit[:, None].numpy() - asked_for[0][1]
     assert found["other"]["top drop"] == pytest.approx(drop[:, 1])
 
@@ -143,7 +146,7 @@ def test_a_text_has_the_values_that_it_has_alone_and_maps_those_that_they_have_a
 
 def test_the_other_sign_turns_around_what_ranks(tiny, batch):
     x = random_map(batch)
-    measures = ["r", "tau", "MoRF", "LeRF", "LDS"]
+    measures = ["r", "tau", "MoRF", "LeRF", "LDS", "explained"]
     up, down, *others = (
         evaluate(tiny, batch, factor * x, measures=measures)["relevance"]
         for factor in (1, -1, 3, 1e-30, 1e300)
@@ -154,6 +157,7 @@ def test_the_other_sign_turns_around_what_ranks(tiny, batch):
     for key in ("r", "tau", "LDS"):
         np.testing.assert_allclose(down[key], -up[key], **CLOSE)
     np.testing.assert_allclose(down["MoRF"], up["LeRF"], **CLOSE)
+    assert ((up["explained"] > 0) != (down["explained"] > 0)).all()
 
 
 @pytest.mark.parametrize("name", ["gpt2", "llama", "roberta"])
@@ -161,14 +165,14 @@ def test_other_families_are_measured(name):
     model, inputs = cases.family(name)
     inputs = cases.first(inputs)  # decoders take no padding on the right
     found = evaluate(model, inputs, random_map(inputs), subsets=4, samples=2)["relevance"]
-    assert all(np.isfinite(found[key]).all() for key in ("r", "Δ", "LDS", "top drop"))
+    assert all(np.isfinite(found[key]).all() for key in ("r", "Δ", "LDS", "explained", "top drop"))
 
 
 def test_what_a_constant_map_has_no_value_of_is_nan(tiny, batch):
     x = random_map(batch)
     x[0] = 0.25
     alone = {key: batch[key][1:] for key in batch}
-    measures = [name for name in MEASURES if "soft" in name] + ["r", "tau", "LDS"]
+    measures = [name for name in MEASURES if "soft" in name] + ["r", "tau", "LDS", "explained"]
     found = evaluate(tiny, batch, x, measures=measures)["relevance"]
     of_other = evaluate(tiny, alone, x[1:], measures=measures)["relevance"]
     for name in measures:

@@ -66,7 +66,9 @@ def test_gradient_x_input_is_exact_for_linear_modules_whatever_stays_in_place():
     x = torch.randn(2, 3, 5).double()
     a = attribute(module, x, "gradient-x-input", of="input", read=read, axes=1)
     found = evaluate(module, x, a.relevance, of="input", read=read, axes=1)["relevance"]
-    assert np.concatenate([found["r"], found["tau"], found["LDS"]]) == pytest.approx(1)
+    assert [*found["r"], *found["tau"], *found["LDS"], *found["explained"]] == pytest.approx(
+        [1] * 8
+    )
     base = evaluate(module, x, a.relevance, of="input", read=read, axes=1, baseline=3.0)
     assert base["relevance"]["r"] != pytest.approx(1)
 
