@@ -129,8 +129,9 @@ def _measured(
         found[places], by_loss[places] = known, 1
     tree = pair_losses.merges(found)
     members = pair_losses.nodes(tree)
-    lost = alone.new_full((len(members),), torch.nan)
+    lost = torch.cat([alone, alone.new_full((count - 1,), torch.nan)])
     tested = ~parts.hide_all(members)
+    tested[:count] = False  # single parts were left out before
     lost[tested] = parts.lost(members[tested])
     sets = pair_losses.random_sets(parts, seed)
     guesses = pair_losses.predicted(sets, alone, found, members, lost)

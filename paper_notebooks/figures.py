@@ -133,3 +133,19 @@ def heads(found: Mapping[str, np.ndarray], rules: Sequence[str]) -> Figure:
     bar = figure.colorbar(points, ax=panels, label="layer")
     bar.ax.set_ylim(1, layers.max())
     return figure
+
+
+@mpl.rc_context(STYLE)
+def shares(explained: np.ndarray, names: Sequence[str]) -> Figure:
+    """The share of texts with at least so much of their variance explained, by account."""
+    figure = Figure(figsize=(6.5, 2.8), layout="constrained")
+    axes = figure.subplots()
+    for values, name, line in zip(explained.T, names, (":", "--", "-"), strict=True):
+        x = np.sort(values.clip(min=0))
+        axes.step(x, 1 - np.arange(len(x)) / len(x), where="pre", color="0.2", ls=line, label=name)
+    axes.set_xlim(0, 1)
+    axes.set_ylim(0, 1)
+    axes.set_xlabel("share of the variance that is explained, at least")
+    axes.set_ylabel("share of texts")
+    axes.legend(frameon=False)
+    return figure

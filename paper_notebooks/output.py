@@ -47,9 +47,14 @@ def style():
 
 def picture(figure) -> None:
     """Shows a matplotlib figure as PNG, small enough to be kept with the notebook."""
-    png = io.BytesIO()
-    figure.savefig(png, dpi=100)
-    display(Image(png.getvalue()))
+    made = io.BytesIO()
+    figure.savefig(made, dpi=100)
+    png(made.getvalue())
+
+
+def png(picture: bytes) -> None:
+    """Shows a picture that is made already."""
+    display(Image(picture))
 
 
 def sentences(tokens: Sequence[str], relevance: Mapping[str, Sequence[float]]) -> None:

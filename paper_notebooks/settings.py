@@ -63,6 +63,11 @@ def classifier(settings: Settings, dataset: str):
     return _model(name_of_model(settings, dataset))
 
 
+def judge(name: str):
+    """Returns one of ``judges``, loaded once."""
+    return _model(name)
+
+
 def measure(settings: Settings, table: str, dataset: str):
     """Computes a table of the text experiments; complete runs in ``results`` are only read."""
     from benchmarks.experiments.record import Request, experiment

@@ -41,6 +41,7 @@ TEXTS = (
     "06_beyond_the_paper",
     "08_remedy",
     "09_bypassed_softmax",
+    "10_words_that_act_together",
 )
 EXAMPLES = {"sst2": 2, "imdb": 2}
 THEOREM = re.compile(r"^@pytest\.mark\.theorem\(", re.MULTILINE)
@@ -150,6 +151,7 @@ def full_sizes():
         "07_causes": {"prompts": measure.COUNT * len(TASKS) * len(DISTANCES)},
         "08_remedy": {"sst2": texts["sst2"], "imdb": 24},
         "09_bypassed_softmax": {"sst2": texts["sst2"]},
+        "10_words_that_act_together": {"sst2": 50},
     }
 
 

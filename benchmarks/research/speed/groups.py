@@ -41,6 +41,11 @@ GROUPS = {
         "Seconds of exact Leave-One-Out over those of one AttnLRP pass, BERT-base and one text; "
         "and the exponent a of time ~ tokens^a of each, fitted from 64 to 512 tokens."
     ),
+    "interactions": (
+        "CPU seconds of one forward pass for each of the 325 pairs of a text over seconds of "
+        "`interactions`, which runs 115 more copies for single tokens, groups and random sets "
+        "(above 1 ours is faster); and its peak memory over the loop's."
+    ),
     "sweep": (
         "All mixes of Table A3: CPU seconds of one run for each over those of the sweep (above 1 "
         "the sweep is faster), and the sweep's peak memory over that of one AttnLRP run."
