@@ -208,7 +208,7 @@ class Interactions(Attribution):
     def said_explained(self) -> str:
         """Says how much parts, groups and pairs explain, in one sentence."""
         unit = self.options["by"]
-        parts, groups, pairs = (f"{100 * x:.0f} %" for x in self.explained.values())
+        parts, groups, pairs = map(_said_share, self.explained.values())
         return (
             f"Of the variance of the logit without random quarters of the {unit}s, the losses of "
             f"single {unit}s explain {parts}, the losses of groups {groups}, and pairs {pairs}."
@@ -261,6 +261,10 @@ class Interactions(Attribution):
             "row": ROW, "left": LEFT, "right": RIGHT, "legend": ARC_LEGEND,
             "explained": self.said_explained(),
         }  # fmt: skip
+
+
+def _said_share(x: float) -> str:
+    return f"{100 * x:.0f} %" if x >= 0 else f"nothing (R² = {x:.2f})"
 
 
 def _shorten(name: str) -> str:
