@@ -1,10 +1,15 @@
 """Leave-One-Out within a budget of forward passes: groups of tokens first, then their tokens."""
 
 import reprlib
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 
 import torch
 from torch import Tensor
+
+Groups = int | Tensor
+"""Neighbouring tokens in each group, or the number of every token's group, (batch, token)."""
+Round = tuple[Tensor, Tensor, Tensor]
+"""Parts that are left out together: (part,) examples, (part, token), and (part, target) losses."""
 
 
 def by_groups(
@@ -12,21 +17,24 @@ def by_groups(
     present: Tensor,
     *,
     budget: int,
-    groups: int | Tensor | None = None,
+    groups: Groups | Sequence[Groups] | None = None,
     needed: Tensor | None = None,
 ) -> tuple[Tensor, dict[str, Tensor]]:
     """Returns each token's loss, (target, batch, token), in ``budget`` passes per text.
 
     without: (copy,) examples and (copy, token) to leave out -> (copy, target), the loss
-    present: (batch, token)   groups: neighbouring tokens each, or their numbers (batch, token)
+    present: (batch, token)
+    groups: neighbouring tokens each, or their numbers (batch, token), or a list, coarse to fine
     needed: (batch, token), never left out all at once, by default all that is present
     A text of no more tokens than the budget loses each of them in turn.  Any other text loses each
     group as a whole, and then the tokens of the groups one by one, the groups whose loss is the
-    largest in size first and their tokens in order, until the budget is spent.  A token that is not
-    left out by itself gets an equal share of its group's loss.  Without ``groups`` a text of n
-    tokens has about sqrt(n) of them, or half of the budget if that is less (``_groups``), and one
-    more where one would hold all that is ``needed``.  With equal groups a larger budget leaves out
-    all tokens of a smaller one and more, so that the error of no token grows.
+    largest in size first and their tokens in order, until the budget is spent.  In a list, the next
+    numbers that cut a group open it, and its parts are groups like all others.  A token that is not
+    left out by itself gets an equal share of the loss of its smallest group that was.
+    Without ``groups`` a text of n tokens has about sqrt(n) of them, or half of the budget if that
+    is less (``_groups``), and one more where one would hold all that is ``needed``.  With one level
+    of equal groups a larger budget leaves out all tokens of a smaller one and more, so that the
+    error of no token grows.
     Returns with it ``details``: "by_token" (batch, token), 1 where the token was left out by itself
     and 0 where only its group was, and "passes" (batch,).
     Raises ValueError for groups that do not fit, and for a budget that does not hold them.
@@ -35,33 +43,75 @@ def by_groups(
         raise ValueError(f"budget={budget!r}: pass a whole number of forward passes, at least 1")
     budget = min(budget, present.shape[1])  # one pass per token is enough
     needed = present if needed is None else needed
-    numbers = _numbers(groups, present, budget)
+    levels = _levels(groups, present, budget)
     if groups is None:
-        numbers = _split_needed(numbers, needed)
-    _check(numbers, present, needed, budget)
+        levels[0] = _split_needed(levels[0], needed)
+    _check(levels[0], present, needed, budget)
+    alone = torch.arange(present.shape[1], device=present.device).expand_as(present)
     few = present.sum(dim=1, keepdim=True) <= budget
-    alone = torch.arange(present.shape[1], device=present.device).expand_as(numbers)
-    example, part = _parts(torch.where(few, alone, numbers), present)
-    lost = without(example, part)
-    passes = example.bincount(minlength=len(present))
-    inside = _choose(present, example, part, lost.abs().amax(dim=1), budget - passes)
-    relevance = _spread(present, example, part, lost)
-    single = (part.sum(dim=1) == 1).nonzero()[:, 0]
-    by_token = inside.clone()
-    by_token[example[single], part[single].int().argmax(dim=1)] = True
-    if inside.any():
-        example, part = _parts(alone, inside)
-        relevance = torch.where(
-            inside, _spread(present, example, part, without(example, part)), relevance
-        )
+    example, part = _parts(torch.where(few, alone, levels[0]), present)
+    rounds: list[Round] = []
+    closed: list[tuple[float, int, Tensor]] = []
+    passes = example.new_zeros(len(present))
+    while len(example):
+        lost = without(example, part)
+        rounds.append((example, part, lost))
         passes += example.bincount(minlength=len(present))
-    return relevance, {"by_token": by_token.to(relevance.dtype), "passes": passes}
+        sizes = zip(lost.abs().amax(dim=1).tolist(), example.tolist(), part, strict=True)
+        closed += [x for x in sizes if x[2].sum() > 1]
+        example, part = _open(closed, [*levels, alone], (budget - passes).tolist())
+    relevance, by_token = _share_out(rounds, present)
+    return relevance, {"by_token": by_token, "passes": passes}
 
 
-def _numbers(groups: int | Tensor | None, present: Tensor, budget: int) -> Tensor:
-    """Returns the number of every token's group."""
+def _open(
+    closed: list[tuple[float, int, Tensor]], levels: Sequence[Tensor], left: list[int]
+) -> tuple[Tensor, Tensor]:
+    """Takes the largest parts out of ``closed``: their own parts come next, as passes are left.
+
+    closed: size of the loss, example and (token,) of every part of several tokens
+    Returns (part,) examples and (part, token).  A text's round ends behind parts that can be opened
+    too, because one of these may be larger than the next part.
+    """
+    examples, parts, rest = [], [], []
+    for each in sorted(closed, key=lambda x: -x[0]):
+        _, row, tokens = each
+        if not left[row]:
+            rest.append(each)
+            continue
+        own = next(x for n in levels if len(x := _parts_of(n[row], tokens)) > 1)[: left[row]]
+        left[row] = 0 if (own.sum(dim=1) > 1).any() else left[row] - len(own)
+        examples += [row] * len(own)
+        parts.append(own)
+    closed[:] = rest
+    where = torch.tensor(examples, dtype=torch.long, device=levels[0].device)
+    return where, torch.cat(parts) if parts else levels[0].new_zeros(0)
+
+
+def _share_out(rounds: Sequence[Round], present: Tensor) -> tuple[Tensor, Tensor]:
+    """Shares each part's loss equally among its tokens, which later rounds overwrite."""
+    lost = rounds[0][2]
+    relevance = lost.new_zeros(lost.shape[1], *present.shape)
+    by_token = lost.new_zeros(present.shape)
+    for example, part, lost in rounds:
+        count = part.sum(dim=1)
+        of_part, token = part.nonzero(as_tuple=True)
+        row = example[of_part]
+        relevance[:, row, token] = (lost / count[:, None])[of_part].mT
+        by_token[row, token] = (count[of_part] == 1).to(by_token.dtype)
+    return relevance, by_token
+
+
+def _levels(groups: Groups | Sequence[Groups] | None, present: Tensor, budget: int) -> list[Tensor]:
+    """Returns the numbers of every token's groups, coarse to fine."""
     if groups is None:
-        return _groups(present, budget)
+        return [_groups(present, budget)]
+    several = groups if isinstance(groups, list | tuple) and groups else [groups]
+    return [_numbers(each, present) for each in several]
+
+
+def _numbers(groups: object, present: Tensor) -> Tensor:
+    """Returns the number of every token's group."""
     if isinstance(groups, Tensor):
         fits = groups.shape == present.shape and not groups.is_floating_point()
         if not fits:
@@ -119,29 +169,13 @@ def _check(numbers: Tensor, present: Tensor, needed: Tensor, budget: int) -> Non
 
 def _parts(numbers: Tensor, among: Tensor) -> tuple[Tensor, Tensor]:
     """Returns groups of tokens ``among`` as (part,) examples and (part, token)."""
-    examples, parts = [], []
-    for row, (own, here) in enumerate(zip(numbers, among, strict=True)):
-        found = own[here].unique()
-        parts.append((own == found[:, None]) & here)
-        examples.append(torch.full_like(found, row))
-    return torch.cat(examples), torch.cat(parts)
+    parts = [_parts_of(*both) for both in zip(numbers, among, strict=True)]
+    count = torch.tensor([len(x) for x in parts], device=among.device)
+    rows = torch.arange(len(parts), device=among.device)
+    return rows.repeat_interleave(count), torch.cat(parts)
 
 
-def _choose(present: Tensor, example: Tensor, part: Tensor, size: Tensor, left: Tensor) -> Tensor:
-    """Marks tokens of the largest groups, in their order, as far as passes are left."""
-    passes, inside = left.tolist(), torch.zeros_like(present)
-    several = (part.sum(dim=1) > 1).tolist()
-    for n in size.argsort(descending=True, stable=True).tolist():
-        row = int(example[n])
-        if several[n] and passes[row]:
-            tokens = part[n].nonzero()[: passes[row], 0]
-            inside[row, tokens] = True
-            passes[row] -= len(tokens)
-    return inside
-
-
-def _spread(present: Tensor, example: Tensor, part: Tensor, lost: Tensor) -> Tensor:
-    """Shares each part's loss equally among its tokens: (target, batch, token)."""
-    shares = lost / part.sum(dim=1, keepdim=True)
-    of_parts = shares.mT[:, :, None] * part
-    return lost.new_zeros(lost.shape[1], *present.shape).index_add_(1, example, of_parts)
+def _parts_of(numbers: Tensor, among: Tensor) -> Tensor:
+    """Returns groups of a text's tokens ``among``: (part, token)."""
+    found: Tensor = numbers[among].unique()
+    return (numbers == found[:, None]) & among

@@ -9,7 +9,7 @@ from torch import Tensor
 from transformers import PreTrainedModel
 
 from lrp_axioms.numeric.methods import memory_budget
-from lrp_axioms.numeric.methods.budget import by_groups
+from lrp_axioms.numeric.methods.budget import Groups, by_groups
 from lrp_axioms.numeric.methods.image_loo import without_patches
 from lrp_axioms.numeric.methods.masking import masked_logits
 from lrp_axioms.numeric.methods.removals import check
@@ -34,7 +34,7 @@ def leave_one_out(
     dtype: str | None = None,
     budget: int | None = None,
     patch: int | None = None,
-    groups: int | Tensor | None = None,
+    groups: Groups | Sequence[Groups] | None = None,
     each: Told | None = None,
 ) -> Iterator[Found]:
     """Computes LOO_i = f(x) - f(x without i) by the attention mask (Sec. 2.1, 4.1).
@@ -48,7 +48,8 @@ def leave_one_out(
     ``budget`` limits the passes of a text.  A longer text then loses groups of tokens first
     (``groups``: neighbouring tokens each, or numbers (batch, token), such as numbers of sentences;
     without it, about as many groups as tokens in each), and then, with all passes that are left,
-    single tokens of the groups with the largest losses; other tokens share their group's loss
+    single tokens of the groups with the largest losses; other tokens share their group's loss.  A
+    list, such as numbers of documents and of sentences, opens documents into sentences first
     (``by_groups``, which also describes the ``details``).
     In an encoder with a decoder the tokens of both texts are left out, except the first of the
     decoder, because its first row would have nothing to attend to: its relevance is 0.

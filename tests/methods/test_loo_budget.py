@@ -64,18 +64,107 @@ def test_tokens_of_the_largest_groups_come_one_by_one_as_far_as_it_reaches(model
     assert a.details["passes"].tolist() == [budget]
 
 
-def within(weights, budget):
+def within(weights, budget, groups=None):
     """``by_groups`` of losses that do not add up: relevance, details, passes that it ran."""
     ran = []
 
     def without(example, part):
         ran.append(len(example))
-        total = (part * weights).sum(dim=1, keepdim=True)
-        return total / (1 + total.abs())
+        return saturated(weights, part)[:, None]
 
     present = torch.ones(1, len(weights), dtype=torch.bool)
-    relevance, details = by_groups(without, present, budget=budget)
+    relevance, details = by_groups(without, present, budget=budget, groups=groups)
     return relevance[0, 0], {key: x[0] for key, x in details.items()}, sum(ran)
+
+
+def saturated(weights, part):
+    total = (part * weights).sum(dim=-1)
+    return total / (1 + total.abs())
+
+
+def best_first(weights, budget, levels):
+    """Returns shares by a list of parts: the largest is replaced by its parts, a pass at a time."""
+    tokens = len(weights)
+    levels = [*levels, list(range(tokens))]
+
+    def loss(part):
+        return saturated(weights, torch.isin(torch.arange(tokens), torch.tensor(part))).item()
+
+    def split(part):
+        for numbers in levels:
+            found = [[t for t in part if numbers[t] == n] for n in sorted({*numbers})]
+            if len(found := [x for x in found if x]) > 1:
+                return found
+        return []
+
+    share, left = [0.0] * tokens, budget
+    waiting = [
+        x for n in sorted({*levels[0]}) if (x := [t for t in range(tokens) if levels[0][t] == n])
+    ]
+    parts = []
+    while waiting and left:
+        for part in waiting[:left]:
+            value = loss(part)
+            parts.append((abs(value), part))
+            for t in part:
+                share[t] = value / len(part)
+        left -= len(waiting[:left])
+        several = [x for x in parts if len(x[1]) > 1]
+        if not several:
+            break
+        largest = max(several, key=lambda x: x[0])  # the first of equals
+        parts.remove(largest)
+        waiting = split(largest[1])
+    return share
+
+
+@pytest.mark.parametrize("seed", range(6))
+def test_the_largest_part_is_opened_next_through_all_levels(seed):
+    drawn = torch.Generator().manual_seed(seed)
+    tokens = 40
+    weights = torch.randn(tokens, generator=drawn).double() ** 3
+    coarse = torch.arange(tokens) // 10
+    fine = torch.randint(0, 4, (tokens,), generator=drawn)  # cuts across, in any order
+    for groups in ([coarse, fine], [coarse], [10, 5, 2], [coarse, 3]):
+        as_lists = [(torch.arange(tokens) // x if type(x) is int else x).tolist() for x in groups]
+        given = [x if type(x) is int else x[None] for x in groups]
+        for budget in range(4, tokens):
+            relevance, details, ran = within(weights, budget, given)
+            assert relevance.tolist() == pytest.approx(best_first(weights, budget, as_lists))
+            assert ran == details["passes"] == budget
+    assert torch.equal(within(weights, 20, [5])[0], within(weights, 20, 5)[0])
+
+
+def test_a_token_that_acts_alone_is_found_through_levels_in_few_passes():
+    """4,096 tokens: 16 parts, 16 of one of these, and the 16 tokens of one of these."""
+    weights = torch.zeros(4096).double()
+    weights[2345] = -3.0
+    relevance, details, ran = within(weights, 48, [256, 16])
+    assert ran == 48
+    assert details["by_token"].sum() == 16
+    assert relevance.nonzero()[:, 0].tolist() == [2345]
+    assert relevance[2345] == saturated(weights, torch.ones(4096))
+    in_pairs, _, _ = within(weights, 48)  # neighbours alone: as many passes spread it
+    assert (in_pairs != 0).sum() > 1
+
+
+def test_levels_of_a_language_model_are_plain_losses_of_their_tokens():
+    model = language_model()
+    inputs = {"input_ids": text(tokens=24)["input_ids"] % 8}
+    inputs |= {"attention_mask": torch.ones_like(inputs["input_ids"])}
+    levels = [torch.arange(24)[None] // size for size in (8, 4)]
+    a = attribute(model, inputs, "loo", budget=13, groups=levels)
+    assert a.details["passes"].tolist() == [13]
+    value = lambda given: model(**given).logits[:, -1, a.target[0]]
+    parts = [[*range(n, n + size)] for size in (8, 4, 1) for n in range(0, 24, size)]
+    lost = losses(inputs, value, hide, [(part,) for part in parts])[0]
+    shares = {1: {}, 4: {}, 8: {}}
+    for part, loss in zip(parts, lost, strict=True):
+        shares[len(part)] |= {column: loss / len(part) for column in part}
+    for column, found in enumerate(a.relevance[0]):
+        sizes = (1,) if a.details["by_token"][0, column] else (4, 8)
+        assert any(torch.isclose(found, shares[size][column], atol=1e-6) for size in sizes)
+    assert a.details["by_token"].sum() >= 4
 
 
 @pytest.mark.parametrize("tokens", [2, 3, 4, 5, 17, 18, 27, 40, 101])
@@ -183,6 +272,11 @@ WRONG = {
         {"budget": 4, "groups": NUMBERS[:, 1:]},
         "groups has shape (1, 9) and dtype torch.int64; pass whole numbers (batch, token), here "
         "(1, 10)",
+    ),
+    "no level": ({"budget": 4, "groups": []}, "groups=[]: pass tokens per group"),
+    "a level of fractions": (
+        {"budget": 4, "groups": [NUMBERS, 0.5]},
+        "groups=0.5: pass tokens per",
     ),
     "fractions": ({"budget": 4, "groups": NUMBERS / 2}, "dtype torch.float32; pass whole numbers"),
 }
