@@ -135,7 +135,7 @@ def _logits(
     with torch.no_grad() if reads is None else torch.inference_mode():
         of_text = [each.terms(kept.rows) for each in readout.targets]
         at = reuse(kept, projections=removal == "attention-mask")
-        cache = prefix.shorten(model, batch, plan, readout) if reads is None else None
+        cache = prefix.shorten(model, batch, plan, readout, kept) if reads is None else None
         for chunk in _parts(model, reads, plan, readout, **limits):
             part = {key: x[chunk] for key, x in plan.items()}
             where = part["example"]

@@ -5,7 +5,7 @@ from torch import Tensor
 from transformers import DynamicCache, PreTrainedModel
 from transformers.cache_utils import DynamicLayer
 
-from lrp_axioms.numeric.methods.shared import OF_OTHER_CODE, Copies, first_keys
+from lrp_axioms.numeric.methods.shared import OF_OTHER_CODE, Copies, Whole, first_keys
 from lrp_axioms.numeric.models import heads
 from lrp_axioms.numeric.models.batches import Batch
 from lrp_axioms.numeric.models.facts import ModelFacts
@@ -23,7 +23,7 @@ def least(device: torch.device) -> int:
 
 
 def shorten(
-    model: PreTrainedModel, batch: Batch, plan: Copies, readout: Readout
+    model: PreTrainedModel, batch: Batch, plan: Copies, readout: Readout, kept: Whole
 ) -> DynamicCache | None:
     """Leaves everything out of ``plan`` that copies of a causal model share with their texts.
 
@@ -32,6 +32,7 @@ def shorten(
     first column that differs; rows before it are the text's own.
     Returns the keys and values before these columns.  None leaves ``plan`` as it is: for
     models that cannot go on behind them (``of_text``), and where copies are too few to gain by it.
+    ``kept`` remembers it for later copies, and the tokens that earlier copies could have left out.
     Raises ValueError where a row that is read would have no column left to attend to.
     """
     where, changed, tokens = plan["example"], plan["changed"], plan["changed"].shape[1]
@@ -40,9 +41,12 @@ def shorten(
     runs = read + 1 - first.minimum(read)
     # The text itself runs for it, and two copies: both whole, and one from its middle on.
     price = 3.5 * batch.attention_mask.numel() + least(batch.device)
-    pays = (tokens - runs).sum() > price
+    kept.spared.append(spare := int((tokens - runs).sum()))
+    pays = spare > least(batch.device) if kept.behind else sum(kept.spared) > price
     known = not batch.mixed and (pays or blind.any())  # the text of an image is not the whole input
-    cache = of_text(model, batch, readout) if known else None
+    if known and not kept.behind:
+        kept.behind.append(of_text(model, batch, readout))
+    cache = kept.behind[0] if known else None
     if cache is None:
         return None
     if blind.any():

@@ -51,6 +51,8 @@ class Whole:
     first: the query, key and value modules of the first layer, with their (batch, token, channel)
     last: where the attention of the last layer joins the stream; only the row that is read goes on
     cache: keys and values of every layer, of a decoder
+    behind: keys and values that ``prefix`` found for copies of a language model, None if none
+    spared: tokens that each set of copies could leave out with them
     witness: checks the shortcuts of a known family
     ``first`` and ``last`` are empty where a module runs more than once, as shared layers do.
     """
@@ -61,6 +63,8 @@ class Whole:
     first: dict[nn.Module, Tensor] = field(default_factory=dict)
     last: nn.Module | None = None
     cache: DynamicCache | None = None
+    behind: list[DynamicCache | None] = field(default_factory=list)
+    spared: list[int] = field(default_factory=list)
     witness: Witness | None = None
 
 

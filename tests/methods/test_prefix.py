@@ -128,6 +128,26 @@ def test_a_prefix_that_does_not_continue_as_the_text_is_found_out(wrong, monkeyp
     assert (found is None) == bool(wrong)
 
 
+@pytest.mark.parametrize(
+    ("method", "options"),
+    [
+        ("loo", {"budget": 15, "groups": [2, 1]}),
+        ("loo", {"each": lambda *_: None, "batch_size": 2}),
+        ("budgeted-loo", {"tolerance": 0.0}),
+    ],
+)
+def test_copies_that_come_in_rounds_look_once_for_what_they_share(method, options, monkeypatch):
+    found, of_text = [], prefix.of_text
+    monkeypatch.setattr(prefix, "of_text", lambda *x: found.append(of_text(*x)) or found[-1])
+    model = build("llama", CAUSAL)
+    ids = torch.randint(10, 50, (1, 16), generator=torch.Generator().manual_seed(2))
+    a = attribute(model, {"input_ids": ids}, method, **options)
+    assert len(found) == 1
+    assert found[0] is not None
+    monkeypatch.setattr(prefix, "of_text", lambda *_: None)
+    close(a.relevance, attribute(model, {"input_ids": ids}, method, **options).relevance)
+
+
 @pytest.mark.parametrize("padded", ["before the text", "within the text"])
 def test_a_model_that_counts_positions_by_padding_is_the_plain_loop(padded):
     model, batch = build("roberta", CAUSAL), texts("left")
