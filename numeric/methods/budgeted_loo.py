@@ -4,17 +4,20 @@ import math
 from collections.abc import Callable, Iterator, Mapping, Sequence
 
 import torch
+from scipy.special import stdtrit
 from torch import Tensor
 from transformers import PreTrainedModel
 
 from lrp_axioms.numeric.methods.loo import losses
 from lrp_axioms.numeric.methods.mask_relevance import mask_relevance
 from lrp_axioms.numeric.methods.memory_budget import AUTO
+from lrp_axioms.numeric.models import heads
 from lrp_axioms.numeric.models.batches import Batch
 from lrp_axioms.numeric.targets.readout import Found, Readout
 
 FIRST = 4  # tokens left out before an error is estimated
 SURE = 2  # root mean squares; about 95 % of normal errors are within
+BELOW = 0.975  # the share of Student's t below the end of its symmetric 95 %
 
 
 def budgeted_loo(
@@ -37,7 +40,9 @@ def budgeted_loo(
     (batch,), and "error" (batch, token), in logits: the flow of the token, times ``SURE``, times
     the ratio of |LOO - R| to the flow of the tokens that were left out, in root mean squares.  It
     is an estimate and not a bound.  It is infinite if these tokens have no flow, such as the last
-    token of a causal model.
+    token of a causal model.  Before a language model's next token, the text's mean flow is added to
+    each flow, and ``SURE`` is Student's t of k tokens left out, for 95 %: where a softmax is
+    saturated, a token that matters has next to no flow.  Tokens behind the last read row are exact.
     With ``tolerance``, in logits, tokens are left out until no error of the text is larger or the
     budget is spent: ``FIRST`` of them at once, and in each later round at most as many as all
     before it.  ``budget=None`` then stands for all tokens, and without ``tolerance`` for ``FIRST``.
@@ -53,18 +58,23 @@ def budgeted_loo(
     wide = texts.starts.dtype
     guess = torch.stack([x.relevance for x in found]).to(wide)
     flow = torch.stack([flow_of(x.details) for x in found]).to(wide)
-    tokens = guess.shape[2]
+    tokens, words = guess.shape[2], texts.words
+    next_token = texts.readout.head == heads.NEXT
+    if next_token:
+        columns = torch.arange(tokens, device=words.device)
+        words = words & (columns <= texts.readout.rows.amax(dim=1, keepdim=True))
     if budget is None:
         budget = FIRST if tolerance is None else tokens
     first = _read_token(found)
     relevance, error, exact = by_rounds(
         texts.without,
-        texts.words,
+        words,
         guess,
         flow,
         first,
         budget=min(budget, tokens),
         tolerance=tolerance,
+        next_token=next_token,
     )
     by_token = exact.to(wide)
     for each, logit, own, unsure in zip(
@@ -107,6 +117,7 @@ def by_rounds(
     *,
     budget: int,
     tolerance: float | None,
+    next_token: bool,
 ) -> tuple[Tensor, Tensor, Tensor]:
     """Returns relevance, its error, (target, batch, token), and the ``words`` left out.
 
@@ -116,7 +127,7 @@ def by_rounds(
     order = flow.amax(dim=0).masked_fill(first, torch.inf)
     relevance, exact = guess.clone(), torch.zeros_like(words)
     while True:
-        error = _errors(relevance - guess, flow, exact, words)
+        error = _errors(relevance - guess, flow, exact, words, next_token=next_token)
         wanted, known = words & ~exact, exact.sum(dim=1)
         count = budget - known
         if tolerance is not None:
@@ -131,13 +142,20 @@ def by_rounds(
         exact |= chosen
 
 
-def _errors(wrong: Tensor, flow: Tensor, exact: Tensor, words: Tensor) -> Tensor:
+def _errors(
+    wrong: Tensor, flow: Tensor, exact: Tensor, words: Tensor, *, next_token: bool
+) -> Tensor:
     """Estimates errors, (target, batch, token): 0 if exact; infinite before a flow is compared.
 
     wrong: exact relevance less the guess, 0 where it is unknown
     """
+    sure = torch.tensor(SURE).to(flow)
+    if next_token:
+        flow = flow + flow.sum(dim=2, keepdim=True) / words.sum(dim=1, keepdim=True)
+        count = exact.sum(dim=1, keepdim=True)
+        sure = torch.from_numpy(stdtrit(count.cpu().numpy(), BELOW)).to(flow)
     known = (flow * exact).norm(dim=2, keepdim=True)
-    error: Tensor = SURE * wrong.norm(dim=2, keepdim=True) / known * flow
+    error: Tensor = sure * wrong.norm(dim=2, keepdim=True) / known * flow
     return error.where(known > 0, torch.inf).where(words & ~exact, 0)
 
 

@@ -118,6 +118,52 @@ def test_a_token_without_a_flow_says_nothing_of_the_errors_of_others(side):
     assert more.isfinite().all()
 
 
+@pytest.fixture(scope="module")
+def prompts():
+    """The embedded language model, three prompts of one length, and the words that come next."""
+    found = models.load("embedded-lm")
+    texts = ["anna apple bert pen ; anna", "carl egg dora ink ; dora", "( [ ] < > ;"]
+    answers = found.tokenizer.convert_tokens_to_ids(["apple", "ink", ")"])
+    return found.model, found.tokenizer(texts, return_tensors="pt", padding=True), answers
+
+
+def of_prompts(prompts, method, **options):
+    model, inputs, answers = prompts
+    inputs = {key: x for key, x in inputs.items() if key != "token_type_ids"}
+    return attribute(model, inputs, method, logit(tuple(answers)), **options)
+
+
+@pytest.mark.parametrize(("budget", "quantile"), [(2, 4.302653), (3, 3.182446), (5, 2.570582)])
+def test_before_a_next_token_an_error_is_by_students_t_and_every_flow_has_the_mean_added(
+    prompts, budget, quantile
+):
+    first_order = of_prompts(prompts, "mask-relevance", heads=True)
+    flow = first_order.details["heads"].abs().sum(dim=(1, 2))
+    flow = flow + flow.mean(dim=1, keepdim=True)
+    exact = of_prompts(prompts, "loo").relevance
+    found = of_prompts(prompts, "budgeted-loo", budget=budget)
+    for row in range(3):
+        alone = found.details["by_token"][row] == 1
+        missed = (exact - first_order.relevance)[row, alone].square().sum().sqrt()
+        ratio = missed / flow[row, alone].square().sum().sqrt()
+        want = torch.where(alone, 0.0, quantile * ratio * flow[row])
+        close(found.details["error"][row], want, tolerance=1e-4)
+
+
+def test_no_token_behind_the_row_that_is_read_is_left_out_or_has_an_error(prompts):
+    model, inputs, answers = prompts
+    inputs = {key: inputs[key] for key in ("input_ids", "attention_mask")}
+    early = logit(answers[0], at=3)
+    found = attribute(model, inputs, "budgeted-loo", early, budget=2)
+    assert (found.details["error"][:, 4:] == 0).all()
+    assert (found.details["error"] > 0).sum(dim=1).tolist() == [2, 2, 2]  # of four, two are exact
+    exact = attribute(model, inputs, "loo", early).relevance
+    sure = attribute(model, inputs, "budgeted-loo", early, budget=7)
+    assert (sure.details["error"] == 0).all()
+    assert sure.details["passes"].tolist() == [4, 4, 4]
+    close(sure.relevance, exact, tolerance=1e-4)
+
+
 def test_tokens_are_left_out_until_no_error_is_larger_than_the_tolerance(classifier, inputs):
     passes = []
     for tolerance in (10.0, 0.3, 0.1, 0.03, 0.0):
