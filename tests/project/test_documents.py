@@ -47,7 +47,7 @@ GIVEN = {
     "docs/AUDIT.md": "",
     "docs/LAYERS.md": "",
     "docs/POSITIONS.md": "",
-    "docs/LONG_TEXTS.md": "sentence_of = 0 * inputs['input_ids']",
+    "docs/LONG_TEXTS.md": "document_of = sentence_of = 0 * inputs['input_ids']",
     "docs/EVALUATE.md": "",
 }
 """Page -> names of a reader's own, after the first block of docs/EXPLAIN.md."""
