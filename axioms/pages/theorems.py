@@ -28,7 +28,7 @@ THEMES = {
     "is replaced?",
     "Mask relevance": "How far does one backward pass through the mask see Leave-One-Out?",
     "Interactions of words": "Which words act together, and what do single words and pairs tell of "
-    "the rest?",
+    "larger groups?",
     "Gradients": "When is relevance a gradient, or Integrated Gradients?",
     "Implementation invariance": "Which ways of writing one function get one explanation?",
     "Characterisation": "Which rules are the only ones that obey given axioms, and which cannot "

@@ -1,15 +1,15 @@
 """Interactions of words: in a row of attention, and in a product.
 
 f(S) is the logit of a text with the words S kept, N are all words, and LOO_i = f(N) - f(N\\i).  The
-interaction I_ij = f(N) - f(N\\i) - f(N\\j) + f(N\\{i,j}) is LOO_i + LOO_j less the loss of both,
-and the third difference D_ijk goes on so.  The dividend of a set of words is their difference in
-the text of these words alone.
+interaction I_ij = f(N) - f(N\\i) - f(N\\j) + f(N\\{i,j}) is LOO_i + LOO_j less the loss of both.
+The third difference is D_ijk = I_jk(N) - I_jk(N\\i).  The dividend of a set of words is their
+difference in the text of these words alone.
 
 Main statements
-  79  in a row of attention I_ij is -(A_j LOO_i + A_i LOO_j)/(1 - A_i - A_j), and what mask
-      relevance of j loses without i; with held weights, as in CP-LRP, it is 0
-  80  of x1 x2 x3 every difference is the product, which is due to the three words together; so it
-      is for both ways to bracket it, where AttnLRP has 6/6/12 and 12/6/6
+  79  in a row of attention I_ij is -(A_j LOO_i + A_i LOO_j)/(1 - A_i - A_j), the mask relevance
+      of j less its mask relevance without i; with held weights, as in CP-LRP, I_ij is 0
+  80  every difference of x1 x2 x3 is the product, which is due to the three words together; both
+      ways to bracket it agree on this, and AttnLRP gives them 6/6/12 and 12/6/6
 """
 
 import itertools
@@ -30,13 +30,14 @@ THEMES = {
     80: ["Interactions of words", "Products", "Implementation invariance"],
 }
 MEANINGS = {
-    79: "Words of a row of attention interact, although it is read linearly: without one, all "
-    "others get more weight. Where two Leave-One-Outs have one sign, leaving out both words takes "
-    "more than their sum. Mask relevance of the text without a word finds this exactly; held "
-    "weights, and so CP-LRP, have no interactions.",
-    80: "All of a product is due to its words together, and every difference is all of it. "
-    "Indices made of logits are the same for both ways to set brackets, relevance by AttnLRP is "
-    "not.",
+    79: "Words of a row of attention interact, although the row is read linearly: without one "
+    "word, all others get more weight. Where the Leave-One-Outs of two words have one sign, "
+    "the loss of both words is larger in size than the sum of the Leave-One-Outs. Mask relevance "
+    "of the text without a word finds interactions exactly; with held weights, as in CP-LRP, "
+    "there are none.",
+    80: "A product of three words is due to its words together, and every difference is the "
+    "whole product. Indices made of logits are equal for both ways to set brackets; relevance by "
+    "AttnLRP is not.",
 }
 
 N, P, ONE = 3, 2, sp.ones(1, 1)  # keys and channels

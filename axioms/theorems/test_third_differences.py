@@ -23,10 +23,10 @@ from lrp_axioms.axioms.theorems.test_interactions import parts
 
 THEMES = {81: ["Interactions of words", "Leave-One-Out and patching"]}
 MEANINGS = {
-    81: "Leave-One-Outs and interactions of pairs say exactly what happens if any two words are "
-    "missing; for three words and more they miss third differences. Leave-One-Outs count once per "
-    "word what words do together, so they add up to the logit if words act alone in every text; "
-    "Shapley values take half of each interaction off.",
+    81: "Leave-One-Outs and interactions of pairs determine the logit if any two words are "
+    "missing; for three words and more they miss third differences. Leave-One-Outs count a "
+    "joint effect once for each of its words, so they add up to the effect of all words if "
+    "words act alone in every text. Shapley values take half of each interaction off.",
 }
 
 
