@@ -174,9 +174,9 @@ METHODS: dict[str, Method] = {
             label="Shapley",
             home="lrp_axioms.numeric.methods.shapley:shapley",
             needs="two tokens or more",
-            cost="1 forward pass for each subset of up to 12 tokens, beside the first; 4096 for "
-            "more tokens (option samples)",
-            conserves="yes, to the logit minus the logit with the first token alone",
+            cost="1 forward pass for each subset of the tokens after the first, and 4096 if these "
+            "are more than 12 (option samples)",
+            conserves="yes: it adds up to the logit minus the logit with the first token alone",
             source="Lundberg and Lee 2017, arXiv 1705.07874",
         ),
     )
