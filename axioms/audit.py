@@ -31,7 +31,7 @@ class Verdict:
     """The verdict on one statement about the explanation of this model.
 
     nodes: the operations that decide the statement, or that it applies to
-    proof: the theorem that decides it, or the rewrite whose lemma does
+    proof: the number of the theorem that decides it, or the name of the rewrite
     """
 
     statement: str

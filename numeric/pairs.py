@@ -47,8 +47,8 @@ def interactions(
     (``methods.pair_losses.estimated``), and then leaves out the ``budget`` pairs with the largest
     estimates, by default as many as there are parts.
     Groups of parts that act together are found, and each is left out as a whole.  ``seed`` draws
-    random quarters of the parts, which are left out to see how much of the losses the parts, the
-    groups and the pairs explain.
+    random quarters of the parts.  These are left out to measure how much of the variance of their
+    losses the parts, the groups and the pairs explain.
     The result is in logits; ``Interactions`` describes it.  Nothing makes it add up to the logit.
     Raises ValueError that lists bad options, for a text of fewer than three parts, and for all that
     ``explain`` and Leave-One-Out refuse; with estimates, for all that mask relevance refuses.
@@ -156,7 +156,10 @@ def _check(text: object, by: object, pairs: object, budget: object, seed: object
     if pairs not in WAYS:
         wrong.append(f"pairs={pairs!r}: pass one of {', '.join(WAYS)}")
     if budget is not None and pairs == "exact":
-        wrong.append(f"budget={budget!r}: exact pairs leave out every pair; leave it out")
+        wrong.append(
+            f"budget={budget!r}: exact pairs leave out every pair; pass "
+            "pairs='estimated', or no budget"
+        )
     elif budget is not None and (type(budget) is not int or budget < 0):
         wrong.append(f"budget={budget!r}: pass a whole number of pairs, at least 0")
     if type(seed) is not int or seed < 0:

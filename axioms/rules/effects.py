@@ -35,7 +35,7 @@ def leave_one_out(f: sp.Expr, point: Point) -> Effects:
 
 @noted
 def difference(f: Texts, words: Collection[Any], text: Collection[Any]) -> sp.Expr:
-    """Sum over the sets T of some ``words`` of (-1)^|T| f(text without T), in logits.
+    """Sum of (-1)^|T| f(text without T) over all subsets T of ``words``, in logits.
 
     It is the leave-one-out of one word and the interaction of two; of all words of the text it is
     their dividend (Harsanyi 1963).  Raises ValueError for a word that the text lacks.

@@ -12,9 +12,9 @@ from lrp_axioms.numeric.methods.catalogue import METHODS, WITH_RULES
 
 
 def text(name: str, method: str) -> str:
-    """Decides theorem ``name``, or the rewrite called so, now, and writes how it is decided.
+    """Decides a theorem by number, or a rewrite by name under a method's rules, as a text.
 
-    Raises ValueError for an unknown theorem, rewrite or method by rules.
+    Raises ValueError for an unknown theorem or rewrite, and for a method without rules.
     """
     if name not in REWRITES:
         return show.text(show.page(name))

@@ -146,7 +146,7 @@ def explain_text(
 def explained_shares(loaded, inputs, target, maps: Mapping[str, Any]) -> dict[str, float]:
     """Returns "explained" of ``evaluate`` for maps of one text by name, where it has a value.
 
-    There is none of images, of two texts of an encoder and a decoder, and of constant maps.
+    Images, models of an encoder and a decoder, and constant maps have no value.
     """
     from lrp_axioms.numeric.evaluation.faithfulness import evaluate
 

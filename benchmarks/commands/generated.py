@@ -88,7 +88,9 @@ def explain(
     """Explains a ``reply``, or up to ``count`` tokens that a model writes, behind each text."""
     with mendable():
         if truncate:
-            raise ValueError("--truncate: not with --generate and --answer, which read it all")
+            raise ValueError(
+                "--truncate: --generate and --answer read the whole text; leave it out"
+            )
         method, *others = methods
         if others:
             raise ValueError(

@@ -51,7 +51,9 @@ def interactions(
     contrast: Contrast = None,
     by: Annotated[
         str,
-        typer.Option(help=f"What acts: {', '.join(UNITS)}.", autocompletion=completing(UNITS)),
+        typer.Option(
+            help=f"The parts of the text: {', '.join(UNITS)}.", autocompletion=completing(UNITS)
+        ),
     ] = UNITS[0],
     estimate: Annotated[
         bool,

@@ -1,7 +1,9 @@
 """``python -m benchmarks.research.long_contexts [TOKENS TEXTS MODEL]``: cheap Leave-One-Out.
 
-Prints r and errors on prompts of ``embedded-lm``, or r on long texts of MODEL, "embedded-english"
-or a folder, also before the question, and products of Qwen2-0.5B: times fewer than whole copies.
+Without arguments, prints r and the share of good error estimates on prompts of ``embedded-lm``.
+With arguments, prints r of all tokens and of the tokens before the question on long texts, and how
+many times fewer products than whole copies each method takes.  MODEL is
+"embedded-english" or a folder.
 """
 
 import random

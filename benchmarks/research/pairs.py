@@ -1,7 +1,7 @@
 """``python -m benchmarks.research.pairs`` compares estimated pairs with exact pairs of texts.
 
 It also prints how much single tokens, groups and pairs explain.  Texts of more than ``LONGEST``
-tokens are left out, because exact pairs take a pass each.
+tokens are left out, because each exact pair takes a pass.
 """
 
 from argparse import ArgumentParser

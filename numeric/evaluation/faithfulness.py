@@ -62,9 +62,9 @@ def evaluate(
     "top drop": the drop of the logit without the ``top`` most relevant tokens
     "LDS": Spearman's rank correlation, over ``subsets`` random halves of the tokens, between the
         logit and the sum of relevance of the tokens that are there (linear datamodeling score)
-    "explained": the share of the variance of the logit, over ``subsets`` random quarters of the
-        tokens that are removed, that the sum of the relevance removed explains in the unit that
-        fits best: Pearson's r squared, and 0 where r is negative
+    "explained": the share of the logit's variance that a map explains when ``subsets`` random
+        quarters of the tokens are removed: the square of Pearson's r between the loss of the logit
+        and the sum of the relevance removed, and 0 where r is negative
     "soft sufficiency", "soft comprehensiveness": how much of the probability of the label stays,
         and goes, when each entry of a token's word embedding is kept with the token's relevance,
         scaled to [0, 1], as probability, or dropped with it (Zhao and Aletras, 2023): the mean

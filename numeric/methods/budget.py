@@ -26,15 +26,15 @@ def by_groups(
     present: (batch, token)
     groups: neighbouring tokens each, or their numbers (batch, token), or a list, coarse to fine
     needed: (batch, token), never left out all at once, by default all that is present
-    A text of no more tokens than the budget loses each of them in turn.  Any other text loses each
-    group as a whole, and then the tokens of the groups one by one, the groups whose loss is the
-    largest in size first and their tokens in order, until the budget is spent.  In a list, the next
-    numbers that cut a group open it, and its parts are groups like all others.  A token that is not
-    left out by itself gets an equal share of the loss of its smallest group that was.
-    Without ``groups`` a text of n tokens has about sqrt(n) of them, or half of the budget if that
-    is less (``_groups``), and one more where one would hold all that is ``needed``.  With one level
-    of equal groups a larger budget leaves out all tokens of a smaller one and more, so that the
-    error of no token grows.
+    A text of no more tokens than the budget loses each token in turn.  Any other text loses each
+    group as a whole, and then single tokens until the budget is spent: groups with the largest loss
+    in size come first, and their tokens come in order.  In a list, the next level that divides a
+    group opens it, and its parts are groups like all others.  A token that is not left out by
+    itself gets an equal share of the loss of its smallest group that was left out.
+    Without ``groups`` a text of n tokens has about sqrt(n) groups, or half of the budget if that
+    is less (``_groups``), and one more if one group would hold all that is ``needed``.  With one
+    level of equal groups a larger budget leaves out all tokens of a smaller one and more, so that
+    the error of no token grows.
     Returns with it ``details``: "by_token" (batch, token), 1 where the token was left out by itself
     and 0 where only its group was, and "passes" (batch,).
     Raises ValueError for groups that do not fit, and for a budget that does not hold them.

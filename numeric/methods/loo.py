@@ -48,14 +48,14 @@ def leave_one_out(
     ``budget`` limits the passes of a text.  A longer text then loses groups of tokens first
     (``groups``: neighbouring tokens each, or numbers (batch, token), such as numbers of sentences;
     without it, about as many groups as tokens in each), and then, with all passes that are left,
-    single tokens of the groups with the largest losses; other tokens share their group's loss.  A
-    list, such as numbers of documents and of sentences, opens documents into sentences first
-    (``by_groups``, which also describes the ``details``).
+    single tokens of the groups with the largest losses; other tokens share their group's loss.
+    With a list, such as numbers of documents and of sentences, documents are opened into sentences
+    first (``by_groups``, which also describes the ``details``).
     In an encoder with a decoder the tokens of both texts are left out, except the first of the
     decoder, because its first row would have nothing to attend to: its relevance is 0.
     ``each(example, part, lost)`` is told the losses of every ``batch_size`` copies as they come:
     (copy,) rows of the batch, (copy, token) that are left out, and (copy, target) losses in logits.
-    An error that it raises ends the call.  In a text with an image it is told of words.
+    An error that it raises ends the call.  In a text with an image, ``each`` is told of words.
     Patches of an image give way to the mean patch (``image_loo``), ``patch`` pixels wide.  In a
     text with an image, placeholders of the image stay where they are, and have relevance 0.
     Nothing makes these differences add up to the logit; ``residual`` is the difference.

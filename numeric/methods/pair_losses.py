@@ -103,8 +103,8 @@ def largest(pairs: Tensor, count: int) -> Tensor:
 def merges(pairs: Tensor) -> Tensor:
     """Returns the tree of parts, (part - 1, 2): which two nodes each merge joins.
 
-    Parts are the first nodes, and every merge adds one.  The two groups are merged whose pairs
-    have the largest mean interaction by size (average linkage).
+    Parts are the first nodes, and every merge adds one.  Each merge joins the two groups
+    whose pairs have the largest mean interaction by size (average linkage).
     """
     size = pairs.abs().double().cpu()
     distance = (size.max() - size).fill_diagonal_(0).numpy()

@@ -30,7 +30,7 @@ def shapley(
     batch_size: int = 128,
     memory: int | str = AUTO,
 ) -> Iterator[Found]:
-    """Computes phi_i, the mean of f(S + i) - f(S) over all orders of players, where S is before i.
+    """Computes phi_i, the mean of f(S + i) - f(S) over all orders of players; S are before i.
 
     f(S) is the logit with the players S in view.  The attention mask hides the other players, as
     in ``leave_one_out``.  Every token is a player but the first of its text: [CLS] in an encoder,
