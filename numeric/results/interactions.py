@@ -273,7 +273,7 @@ def _shorten(name: str) -> str:
 
 ARC_LEGEND = (
     f"Arcs: at most {ARCS} pairs, with {100 * LEAST:.0f} % of the largest interaction or more. "
-    "Red: both together take away less than both losses; blue, dashed: more."
+    "Red: both together take away less than the sum of their losses; blue, dashed: more."
 )
 
 

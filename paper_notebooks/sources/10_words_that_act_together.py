@@ -1,8 +1,9 @@
 # %% [markdown]
 # # 10. Words that act together
 #
-# Leave-One-Out (LOO), LRP and mask relevance give one number per word. The paper shows that no such
-# map can be faithful to a product. Here the *interaction* of two words,
+# Leave-One-Out (LOO), LRP and mask relevance give one number per word. The paper cites a proof
+# (You et al., 2025) that no such map is faithful to polynomials of correlated inputs, and that
+# groups of inputs are needed. Here the *interaction* of two words,
 #
 # $$I_{ij} = f(x) - f(x \setminus i) - f(x \setminus j) + f(x \setminus \{i, j\})
 # = \mathrm{LOO}_i + \mathrm{LOO}_j - \text{the loss of both},$$
@@ -25,7 +26,7 @@ judge = settings.classifier(run, "sst2")
 # ## One text
 #
 # Without `not` or without `bad` the logit falls far, and without both it hardly falls: the losses
-# of single words add up to more than there is to lose.
+# of single words add up to more than the whole text has to lose.
 
 # %%
 found = interactions(judge.model, judge.tokenizer, "not a bad film", by="word")
@@ -78,7 +79,7 @@ for name, each in measured.items():
     tokens, groups, by_pairs = np.median(each.explained, axis=0)
     row = [*each.rows()][2]
     output.say(
-        f"**{name}: with n estimates and n pairs left out, r with all exact pairs is {row[1]}, "
+        f"**{name}: with estimates, and n pairs left out, r with all exact pairs is {row[1]}, "
         f"and {row[2]} of the 10 largest are found. For the median text, single tokens explain "
         f"{tokens:.2f} of the variance, groups {groups:.2f}, pairs {by_pairs:.2f}.** The sum of "
         f"|I| is {each.sizes.mean():.1f} times the sum of |LOO|."
