@@ -146,15 +146,19 @@ def explain_text(
 def explained_shares(loaded, inputs, target, maps: Mapping[str, Any]) -> dict[str, float]:
     """Returns "explained" of ``evaluate`` for maps of one text by name, where it has a value.
 
-    Images, models of an encoder and a decoder, and constant maps have no value.
+    Constant maps have no value, nor have inputs that ``evaluate`` refuses: images, two texts of an
+    encoder and a decoder, a model that drops the mask, and a row that is left without a token.
     """
     from lrp_axioms.numeric.evaluation.faithfulness import evaluate
 
     rows = {name: np.asarray(x)[None] for name, x in maps.items() if np.isfinite(x).all()}
-    if hasattr(loaded, "processor") or loaded.model.config.is_encoder_decoder or not rows:
+    if hasattr(loaded, "processor") or not rows:
         return {}
     inputs = inputs.to(loaded.model.device)
-    found = evaluate(loaded.model, inputs, rows, target=target, measures=["explained"])
+    try:
+        found = evaluate(loaded.model, inputs, rows, target=target, measures=["explained"])
+    except ValueError:  # the maps themselves stand without it
+        return {}
     values = {name: float(x["explained"][0]) for name, x in found.items()}
     return {name: x for name, x in values.items() if not math.isnan(x)}
 
