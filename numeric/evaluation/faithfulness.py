@@ -81,8 +81,8 @@ def evaluate(
     a map (batch, position) of the named tensors: a position is removed by setting it to
     ``baseline``, a number (0).  Soft measures are of texts.
     Logits for all but the shares and correlations.  NaN where a measure is undefined: r, LDS,
-    "explained" and the soft measures of a constant map, and soft measures also where words do not
-    raise the probability.
+    "explained" and the soft measures of a constant map, "explained" also of a constant logit, and
+    soft measures also where words do not raise the probability.
     Raises ValueError for maps that do not fit, or are not finite, for unknown measures, and for
     ``fixed`` without a token to remove.
     """
