@@ -1,6 +1,8 @@
 """Explains which words of a text act together: ``interactions(model, tokenizer, text)``."""
 
 import reprlib
+from collections.abc import Iterator
+from contextlib import contextmanager
 from typing import Any
 
 import torch
@@ -9,7 +11,7 @@ from transformers import PreTrainedModel, PreTrainedTokenizerBase
 
 from lrp_axioms.numeric.attribution import inputs_of
 from lrp_axioms.numeric.engine.blocks import outside
-from lrp_axioms.numeric.methods import pair_losses
+from lrp_axioms.numeric.methods import meetings, pair_losses
 from lrp_axioms.numeric.methods.loo import first_seen_tokens, losses
 from lrp_axioms.numeric.methods.memory_budget import AUTO, check_batch_size
 from lrp_axioms.numeric.methods.pair_losses import Parts, estimated
@@ -22,6 +24,7 @@ from lrp_axioms.numeric.targets import Label, Target
 from lrp_axioms.numeric.targets.readout import Readout
 
 WAYS = ("exact", "estimated")
+BY_TOKEN = "pass the id of a token to put in place, removal=tokenizer.mask_token_id"
 
 
 def interactions(
@@ -50,8 +53,8 @@ def interactions(
     random quarters of the parts.  These are left out to measure how much of the variance of their
     losses the parts, the groups and the pairs explain.
     The result is in logits; ``Interactions`` describes it.  Nothing makes it add up to the logit.
-    Raises ValueError that lists bad options, for a text of fewer than three parts, and for all that
-    ``explain`` and Leave-One-Out refuse; with estimates, for all that mask relevance refuses.
+    Raises ValueError that lists bad options, for a text, or a row that is read, of fewer than three
+    parts, and for all that ``explain``, Leave-One-Out and, with estimates, mask relevance refuse.
     """
     model, tokenizer = open_object(model, tokenizer)
     _check(text, by, pairs, budget, seed)
@@ -59,7 +62,8 @@ def interactions(
     inputs, names, numbers = _parts_of(model, tokenizer, text, by)
     batch = prepare(model, inputs, targets=[target]).of_text()
     off = torch.autocast(batch.device.type, enabled=False)
-    with outside(), torch.inference_mode(mode=False), off, own_failures(model, batch):
+    failures = own_failures(model, batch)
+    with outside(), torch.inference_mode(mode=False), off, failures, _own_advice():
         readout = Readout.of(model, batch, [target], tokenizer=tokenizer)
         with readout.one_draw(model, batch), torch.no_grad():
             texts = losses(
@@ -67,19 +71,16 @@ def interactions(
                 memory=memory,
             )  # fmt: skip
             masks = (numbers == torch.arange(len(names))[:, None]).to(batch.device)
+            logit = texts.logits[0]
             parts = Parts(masks, first_seen_tokens(batch, texts.readout)[0], texts.without)
+            _check_seen(parts)
             estimate, most = None, None
             if pairs == "estimated":
                 most = len(names) if budget is None else budget
                 with torch.enable_grad():
-                    estimate = estimated(model, batch, texts.readout, masks)
-            alone, details = _measured(parts, estimate, most, seed)
-    if not details["pairs"].isfinite().all():
-        raise ValueError(
-            f"without some parts the model has no finite logits, as where its {model.dtype} "
-            "overflows; load the model in float32"
-        )
-    logit = texts.logits[0]
+                    limits = {"batch_size": batch_size, "memory": memory}
+                    estimate = estimated(model, batch, texts.readout, masks, **limits)
+            alone, details = _measured(parts, logit, estimate, most, seed)
     return Interactions(
         relevance=alone[None],
         target=texts.readout.targets[0].target,
@@ -107,13 +108,34 @@ def _parts_of(
     if len(names) < 3:
         raise ValueError(
             f"{reprlib.repr(text)} has {len(names)} parts by {by}: without two of them nothing is "
-            "left to attend to; pass a longer text, or by='token'"
+            "left to attend to; "
+            + ("pass a longer text" if by == "token" else "pass a longer text, or by='token'")
         )
     return inputs, names, torch.tensor(numbers)
 
 
+@contextmanager
+def _own_advice() -> Iterator[None]:
+    """Replaces advice that other methods give in their errors."""
+    try:
+        yield
+    except ValueError as error:
+        said = str(error).replace(meetings.INSTEAD, 'pass pairs="exact"')
+        raise ValueError(said.replace(BY_TOKEN, "pass a model that reads the mask")) from error
+
+
+def _check_seen(parts: Parts) -> None:
+    """Raises ValueError where the row that is read attends to fewer than three parts."""
+    seen = int((parts.masks & parts.needed).any(dim=1).sum())
+    if seen < 3:
+        raise ValueError(
+            f"the first row that is read attends to {seen} of {len(parts.masks)} parts: without "
+            "two of them nothing is left to attend to; explain a later column"
+        )
+
+
 def _measured(
-    parts: Parts, estimate: Tensor | None, most: int | None, seed: int
+    parts: Parts, logit: Tensor, estimate: Tensor | None, most: int | None, seed: int
 ) -> tuple[Tensor, dict[str, Tensor]]:
     """Returns the losses of the parts, and the details of ``Interactions``."""
     count, device = len(parts.masks), parts.masks.device
@@ -140,7 +162,7 @@ def _measured(
         "by_loss": by_loss,
         "merges": tree,
         "losses": lost,
-        "explained": pair_losses.explained(parts.lost(sets), guesses),
+        "explained": pair_losses.explained(parts.lost(sets), guesses, logit),
     }
     return alone, details if estimate is None else details | {"error": error[None]}
 
@@ -162,7 +184,7 @@ def _check(text: object, by: object, pairs: object, budget: object, seed: object
         )
     elif budget is not None and (type(budget) is not int or budget < 0):
         wrong.append(f"budget={budget!r}: pass a whole number of pairs, at least 0")
-    if type(seed) is not int or seed < 0:
-        wrong.append(f"seed={seed!r}: pass a whole number, at least 0")
+    if type(seed) is not int or not 0 <= seed < 2**64:
+        wrong.append(f"seed={seed!r}: pass a whole number, at least 0 and below 2**64")
     if wrong:
         raise ValueError(listed(wrong))

@@ -22,6 +22,8 @@ INSTEAD = {
     "pass the id of a token to put in place, removal=tokenizer.mask_token_id": (
         "pass a --method that leaves out no token"
     ),
+    'pass pairs="exact"': "leave out --estimate",
+    "pass a longer text, or by='token'": "pass a longer text, or --by token",
     "another number is explained by attribute(model, inputs, of=NAMES, read=FUNCTION)": (
         "in Python, `lrp_axioms.attribute` explains any other number"
     ),

@@ -90,8 +90,8 @@ def interactions(
             raise ValueError(f"--budget {budget}: exact pairs have none; add --estimate")
         if budget is not None and budget < 0:
             raise ValueError(f"--budget {budget}: pass a number of pairs, at least 0")
-        if seed < 0:
-            raise ValueError(f"--seed {seed}: pass a number, at least 0")
+        if not 0 <= seed < 2**64:
+            raise ValueError(f"--seed {seed}: pass a number, at least 0 and below 2**64")
     with mendable():
         with loading("the model"):
             from lrp_axioms.benchmarks.commands import explained

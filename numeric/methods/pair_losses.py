@@ -10,6 +10,7 @@ from scipy.spatial.distance import squareform
 from torch import Tensor
 from transformers import PreTrainedModel
 
+from lrp_axioms.numeric.methods import memory_budget
 from lrp_axioms.numeric.methods.mask_relevance import mask_relevance
 from lrp_axioms.numeric.models.batches import Batch
 from lrp_axioms.numeric.targets.readout import Readout
@@ -32,12 +33,17 @@ class Parts:
     without: Callable[[Tensor, Tensor], Tensor]
 
     def lost(self, sets: Tensor) -> Tensor:
-        """Returns the logits that ``sets`` of parts, (set, part) bool, take away with them."""
+        """Returns the logits that ``sets`` of parts, (set, part) bool, take away, if finite."""
         found = []
         for some in sets.split(PLANNED):
             example = torch.zeros(len(some), dtype=torch.int64, device=some.device)
             found.append(self.without(example, self._tokens(some))[:, 0])
-        return torch.cat(found)
+        if not (lost := torch.cat(found)).isfinite().all():
+            raise ValueError(
+                "without some parts the model has no finite logits; check the weights, or load the "
+                "model in float32"
+            )
+        return lost
 
     def hide_all(self, sets: Tensor) -> Tensor:
         """Marks the sets, (set,), without which a read row has nothing left to attend to."""
@@ -57,14 +63,22 @@ def exact(parts: Parts, alone: Tensor, pairs: Tensor) -> Tensor:
     return alone[pairs[0]] + alone[pairs[1]] - parts.lost(sets)
 
 
-def estimated(model: PreTrainedModel, batch: Batch, readout: Readout, masks: Tensor) -> Tensor:
+def estimated(
+    model: PreTrainedModel, batch: Batch, readout: Readout, masks: Tensor, **limits: Any
+) -> Tensor:
     """Estimates I_ij as R_j(x) - R_j(x without i), made symmetric: (part, part), in logits.
 
     R is mask relevance, so that each part takes one forward and one backward pass.  For one layer
-    of attention with a linear readout the estimate is exact (theorem 79).
+    of attention with a linear readout the estimate is exact (theorem 79).  ``limits`` are the
+    ``batch_size`` and ``memory`` of ``memory_budget.chunks``.
     """
     hidden = torch.cat([torch.zeros_like(masks[:1]), masks])
-    found = [_relevance(model, batch, readout, x) for x in hidden.split(BACKWARD)]
+    kept = memory_budget.bytes_kept(model, lambda: _relevance(model, batch, readout, hidden[:1]))
+    length = torch.full((len(hidden),), hidden.shape[1], device=hidden.device)
+    limits["batch_size"] = min(limits["batch_size"], BACKWARD)
+    limits |= {"device": hidden.device, "on_cpu": memory_budget.ON_CPU_WITH_GRADIENTS}
+    chunks = memory_budget.chunks(length, torch.full_like(length, kept), **limits)
+    found = [_relevance(model, batch, readout, hidden[x]) for x in chunks]  # all as long: in order
     of_parts = torch.cat(found) @ masks.mT.to(found[0].dtype)
     change = of_parts[:1] - of_parts[1:]
     return ((change + change.mT) / 2).fill_diagonal_(0)
@@ -145,12 +159,18 @@ def random_sets(parts: Parts, seed: int) -> Tensor:
     """
     count = len(parts.masks)
     generator = torch.Generator().manual_seed(seed)
-    order = torch.rand(SETS, count, generator=generator).argsort(dim=1)
+    drawn = torch.rand(SETS, count, generator=generator, dtype=torch.float32, device="cpu")
+    order = drawn.argsort(dim=1)
     sets = (order < max(2, round(count / 4))).to(parts.masks.device)
     return sets[~parts.hide_all(sets)]
 
 
-def explained(truth: Tensor, guesses: Tensor) -> Tensor:
-    """Returns the shares of the variance of ``truth``, (set,), that ``guesses`` explain."""
-    spread = (truth - truth.mean()).square().sum()
-    return 1 - (truth - guesses).square().sum(dim=1) / spread
+def explained(truth: Tensor, guesses: Tensor, logit: Tensor) -> Tensor:
+    """Returns the shares of the variance of ``truth``, (set,), that ``guesses`` explain.
+
+    NaN where ``truth`` does not vary beyond the rounding of ``logit``.
+    """
+    far = (truth - truth.mean()).abs()
+    varies = (far > 16 * torch.finfo(logit.dtype).eps * logit.abs()).any()
+    share = 1 - (truth - guesses).square().sum(dim=1) / far.square().sum()
+    return share.where(varies, torch.nan)

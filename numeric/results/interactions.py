@@ -61,11 +61,19 @@ class Interactions(Attribution):
         "losses" (2 part - 1,), of every node of the tree as a whole, NaN where nothing would be
         left; "explained" (3,), the shares of the variance of losses without random quarters of the
         parts that parts, groups and pairs explain; "error" (1,), the root mean square of the
-        estimates' errors in the pairs that were left out, for estimated pairs
+        estimates' errors in the pairs that were left out, for estimated pairs; NaN without any
     said: the explained number, in words of a title
     """
 
     said: str = ""
+
+    @classmethod
+    def load(cls, path: str | Path) -> Attribution:
+        """Reads a file of ``save``.  Raises ValueError for any other, as of another method."""
+        found = super().load(path)
+        if found.method != "interactions":
+            raise ValueError(f"{path} holds a map by {found.method}; call Attribution.load")
+        return found
 
     def __repr__(self) -> str:
         said = f"{len(self.names)} parts by {self.options['by']}, logit {self.logit[0]:+z.4f}"
@@ -89,7 +97,7 @@ class Interactions(Attribution):
 
     @property
     def explained(self) -> dict[str, float]:
-        """The shares of the variance that single parts, groups and pairs explain."""
+        """The shares of the variance that single parts, groups and pairs explain, or NaN."""
         keys = ("parts", "groups", "pairs")
         return dict(zip(keys, self.details["explained"].tolist(), strict=True))
 
@@ -97,15 +105,14 @@ class Interactions(Attribution):
     def error(self) -> float | None:
         """The root mean square error of the estimates in the pairs that were left out, or None."""
         found = self.details.get("error")
-        return None if found is None else float(found[0])
+        return None if found is None or found.isnan() else float(found[0])
 
     def largest(self, count: int = SHOWN) -> list[tuple[int, int, float]]:
         """Lists the pairs with the largest interactions by size: two numbers of parts, and I_ij."""
         values = self.pairs.double().numpy(force=True)
-        first, second = np.triu_indices(len(values), 1)
-        order = np.argsort(-np.abs(values[first, second]), kind="stable")[:count]
-        places = zip(first[order].tolist(), second[order].tolist(), strict=True)
-        return [(i, j, float(values[i, j])) for i, j in places]
+        places = np.stack(np.triu_indices(len(values), 1), axis=1)
+        order = np.argsort(-np.abs(values[*places.T]), kind="stable")[:count]
+        return [(i, j, float(values[i, j])) for i, j in places[order].tolist()]
 
     def drawn(self) -> list[tuple[int, int, float]]:
         """Lists the pairs of a picture: at most ``ARCS``, and none that is too small to tell."""
@@ -192,9 +199,9 @@ class Interactions(Attribution):
     def pair_table(self, count: int = SHOWN) -> RenderableType:
         """Returns a table of the largest pairs, for rich."""
         table = render.table("first", "second", "both lost", "interaction")
-        alone, names = self.relevance[0].tolist(), self.labels
+        alone, names, known = self.relevance[0].tolist(), self.labels, self.details["by_loss"]
         for i, j, value in self.largest(count):
-            both = f"{alone[i] + alone[j] - value:+z.4f}"
+            both = f"{alone[i] + alone[j] - value:+z.4f}" if known[i, j] else "estimated"
             table.add_row(Text(names[i]), Text(names[j]), both, f"{value:+z.4f}")
         return table
 
@@ -208,6 +215,8 @@ class Interactions(Attribution):
     def said_explained(self) -> str:
         """Says how much parts, groups and pairs explain, in one sentence."""
         unit = self.options["by"]
+        if any(map(math.isnan, self.explained.values())):
+            return f"The logit does not vary without random quarters of the {unit}s."
         parts, groups, pairs = map(_said_share, self.explained.values())
         return (
             f"Of the variance of the logit without random quarters of the {unit}s, the losses of "
@@ -230,12 +239,11 @@ class Interactions(Attribution):
 
     def _caption(self) -> str:
         said = f"Logit {self.logit[0]:+z.4f}; numbers are losses without each part alone."
-        if self.error is not None:
+        if "error" in self.details:
             known = int(self.details["by_loss"].sum()) // 2
-            said += (
-                f" {known} pairs were left out, and all others are estimates; in these pairs the "
-                f"estimates have a root mean square error of {self.error:.2f} logits."
-            )
+            said += f" {known} pairs were left out, and all others are estimates"
+            off = "" if self.error is None else f" by {self.error:.2f} logits (root mean square)"
+            said += f"; in these pairs the estimates err{off}." if off else "."
         return said
 
     def _facts(self) -> dict[str, object]:
@@ -264,7 +272,7 @@ class Interactions(Attribution):
 
 
 def _said_share(x: float) -> str:
-    return f"{100 * x:.0f} %" if x >= 0 else f"nothing (R² = {x:.2f})"
+    return f"{100 * x:.0f} %" if x >= 0 else f"nothing (R² = {x:z.2f})"
 
 
 def _shorten(name: str) -> str:

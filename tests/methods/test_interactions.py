@@ -218,6 +218,7 @@ FAULTS = {
         {"by": "letter", "pairs": "some", "budget": -1, "seed": 0.5},
         "by='letter'.*\npairs='some'.*\nbudget=-1.*\nseed=0.5",
     ),
+    "a seed that torch does not take": ({"seed": 2**64}, f"seed={2**64}: pass a whole number"),
     "a budget of exact pairs": ({"budget": 3}, "budget=3: exact pairs leave out every pair"),
     "a batch size": ({"batch_size": 0}, "batch_size=0"),
     "one sentence": ({"by": "sentence", "text": "a film"}, "parts by sentence"),

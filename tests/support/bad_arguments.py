@@ -15,6 +15,7 @@ COMMANDS = {
     "interactions model 'fine film' --budget 2": "--budget 2: exact pairs have none; add",
     "interactions model 'fine film' --estimate --budget -2": "--budget -2: pass a number of pairs",
     "interactions model 'fine film' --seed -1": "--seed -1: pass a number, at least 0",
+    f"interactions model 'fine film' --seed {2**64}": f"--seed {2**64}: pass a number, at least",
     "interactions model 'fine film' 'dull film'": "2 texts: pass one at a time",
     # explain
     "explain": "Missing argument '[MODEL] TEXT'",
