@@ -50,7 +50,7 @@ th, td { padding: 0 1rem 0 0; text-align: left; }
 .layers td, .layers th { padding: 0 .2rem; white-space: nowrap; }
 .layers td { color: var(--ink); }
 .layers tr > :first-child { position: sticky; left: 0; background: var(--paper); }
-.layers tr:last-child { font-weight: bold; }
+.summed tr:last-child { font-weight: bold; }
 </style></head>
 <body>
 <h1 style="font-size:1.1rem">{{ title }}</h1>
@@ -69,7 +69,7 @@ style="background:{{ t.background }}">{{ t.token }}</span> {% endfor %}</p>
 {% endfor %}</table></details>
 {% for m in s.maps %}<details{% if s.tokens|length <= 60 %} open{% endif %}>
 <summary>{{ m.heading }}{{ m.where }}</summary>
-<div class="wide"><table class="layers"><tr><th></th>
+<div class="wide"><table class="layers{{ " summed" if m.summed }}"><tr><th></th>
 {% for name in m.columns %}<th class="number">{{ name }}</th>{% endfor %}</tr>
 {% for token, cells in m.rows() %}<tr><th>{{ token }}</th>
 {% for c in cells %}<td class="number {{ c.sign }}" title="{{ c.value }}"

@@ -70,6 +70,7 @@ def test_the_page_has_the_same_numbers_and_loads_nothing(run, tmp_path):
     shown = [word for word in words if re.fullmatch(r"[+-][\d.]+", word)]
     assert shown == [number for row in rows.values() for number in row]
     assert found.tags.count("details") == 2  # tokens and layers
+    assert '<table class="layers summed">' in page.read_text("utf-8")
     assert PAGES <= set(re.split(r'[\n;"]+ *', page.read_text("utf-8")))
     run(*TEXT[:3], "--html", page)
     assert "h2" not in program.Page(page).tags

@@ -196,6 +196,7 @@ def test_forms(tmp_path):
     page = found.html()
     assert "<b>a" not in page
     assert "&lt;" in page
+    assert '<table class="layers">' in page  # no row is a sum
     assert found.png().startswith(b"\x89PNG")
     found.save(tmp_path / "found.safetensors")
     again = Interactions.load(tmp_path / "found.safetensors")
