@@ -65,6 +65,7 @@ def test_a_reader_asks_by_keyboard_alone(served, width, scheme):
         tab_to(driver, driver.find_element(By.ID, "target"))
         driver.switch_to.active_element.send_keys(Keys.ENTER)
         wait.until(lambda d: len(d.find_elements(By.CSS_SELECTOR, "article")) == 2)
+        wait.until(lambda d: not d.find_element(By.ID, "stop").is_displayed())
         assert driver.find_elements(By.CSS_SELECTOR, "img, .text script") == []
         wide = driver.execute_script("return document.documentElement.scrollWidth")
         assert wide <= width
@@ -125,6 +126,7 @@ def test_stop_ends_the_passes_and_the_page_can_ask_again(served, monkeypatch):
         wait.until(lambda d: "tokens left out" in d.find_element(By.ID, "count-of").text)
         stop.click()
         wait.until(lambda d: not stop.is_displayed())
+        assert driver.switch_to.active_element.text == "Explain"  # where Stop had the focus
         assert driver.find_element(By.ID, "error").text == ""
         assert stopped(driver) == 2 * 3
         text.clear()
