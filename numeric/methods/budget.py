@@ -53,7 +53,7 @@ def by_groups(
     rounds: list[Round] = []
     closed: list[tuple[float, int, Tensor]] = []
     passes = example.new_zeros(len(present))
-    while len(example):
+    while not rounds or len(example):  # a text of no tokens has one round of no parts
         lost = without(example, part)
         rounds.append((example, part, lost))
         passes += example.bincount(minlength=len(present))
