@@ -92,7 +92,7 @@ COMMANDS = {
     "explain model film --method loo,magic,x": "--method magic, x: pass attnlrp",
     "explain model film --generate 1 --method loo,atman": "--method loo,atman: pass one method",
     "explain model film --dtype int8": "--dtype int8: pass float32, float64, bfloat16, float16",
-    "explain model film --generate 1 --truncate": "--truncate: --generate and --answer read the whole text",
+    "explain model film --generate 1 --truncate": "--truncate: --generate and --answer read the",
     "audit model film --method x": "--method x: pass attnlrp, cp-lrp",
     "audit model film --method cp_lrp": "gradient-x-input; did you mean 'cp-lrp'?",
     "audit model a.json": "a.json would be read as a text; to write it, pass --json > a.json",
