@@ -149,7 +149,7 @@ def _errors(
 
     wrong: exact relevance less the guess, 0 where it is unknown
     """
-    sure = torch.tensor(SURE).to(flow)
+    sure = flow.new_tensor(SURE)
     if next_token:
         flow = flow + flow.sum(dim=2, keepdim=True) / words.sum(dim=1, keepdim=True)
         count = exact.sum(dim=1, keepdim=True)
