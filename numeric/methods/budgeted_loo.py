@@ -4,7 +4,6 @@ import math
 from collections.abc import Callable, Iterator, Mapping, Sequence
 
 import torch
-from scipy.special import stdtrit
 from torch import Tensor
 from transformers import PreTrainedModel
 
@@ -17,7 +16,7 @@ from lrp_axioms.numeric.targets.readout import Found, Readout
 
 FIRST = 4  # tokens left out before an error is estimated
 SURE = 2  # root mean squares; about 95 % of normal errors are within
-BELOW = 0.975  # the share of Student's t below the end of its symmetric 95 %
+MEANS = 6  # mean flows that are added before a next token; docs/LONG_TEXTS.md has the coverage
 
 
 def budgeted_loo(
@@ -40,9 +39,9 @@ def budgeted_loo(
     (batch,), and "error" (batch, token), in logits: the flow of the token, times ``SURE``, times
     the ratio of |LOO - R| to the flow of the tokens that were left out, in root mean squares.  It
     is an estimate and not a bound.  It is infinite if these tokens have no flow, such as the last
-    token of a causal model.  Before a language model's next token, the text's mean flow is added to
-    each flow, and ``SURE`` is Student's t of k tokens left out, for 95 %: where a softmax is
-    saturated, a token that matters has next to no flow.  Tokens behind the last read row are exact.
+    token of a causal model.  Before a language model's next token, ``MEANS`` mean flows of the text
+    are added to each flow: where a softmax is saturated, a token that matters has next to no flow.
+    Tokens behind the last read row are exact.
     With ``tolerance``, in logits, tokens are left out until no error of the text is larger or the
     budget is spent: ``FIRST`` of them at once, and in each later round at most as many as all
     before it.  ``budget=None`` then stands for all tokens, and without ``tolerance`` for ``FIRST``.
@@ -149,13 +148,10 @@ def _errors(
 
     wrong: exact relevance less the guess, 0 where it is unknown
     """
-    sure = flow.new_tensor(SURE)
     if next_token:
-        flow = flow + flow.sum(dim=2, keepdim=True) / words.sum(dim=1, keepdim=True)
-        count = exact.sum(dim=1, keepdim=True)
-        sure = torch.from_numpy(stdtrit(count.cpu().numpy(), BELOW)).to(flow)
+        flow = flow + MEANS * flow.sum(dim=2, keepdim=True) / words.sum(dim=1, keepdim=True)
     known = (flow * exact).norm(dim=2, keepdim=True)
-    error: Tensor = sure * wrong.norm(dim=2, keepdim=True) / known * flow
+    error: Tensor = SURE * wrong.norm(dim=2, keepdim=True) / known * flow
     return error.where(known > 0, torch.inf).where(words & ~exact, 0)
 
 
