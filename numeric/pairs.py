@@ -70,7 +70,8 @@ def interactions(
                 model, batch, readout, batch_size=batch_size, removal="attention-mask",
                 memory=memory,
             )  # fmt: skip
-            masks = (numbers == torch.arange(len(names))[:, None]).to(batch.device)
+            each = torch.arange(len(names), device=batch.device)
+            masks = torch.tensor(numbers, device=batch.device) == each[:, None]
             logit = texts.logits[0]
             parts = Parts(masks, first_seen_tokens(batch, texts.readout)[0], texts.without)
             _check_seen(parts)
@@ -96,8 +97,8 @@ def interactions(
 
 def _parts_of(
     model: Any, tokenizer: Any, text: Any, by: str
-) -> tuple[dict[str, Tensor], list[str], Tensor]:
-    """Returns a text's inputs, the names of its parts, and each token's part, (token,)."""
+) -> tuple[dict[str, Tensor], list[str], list[int]]:
+    """Returns a text's inputs, the names of its parts, and the number of each token's part."""
     inputs = inputs_of(model, tokenizer, [text])
     ids = inputs["input_ids"][0].tolist()
     if by == "token":
@@ -111,7 +112,7 @@ def _parts_of(
             "left to attend to; "
             + ("pass a longer text" if by == "token" else "pass a longer text, or by='token'")
         )
-    return inputs, names, torch.tensor(numbers)
+    return inputs, names, numbers
 
 
 @contextmanager

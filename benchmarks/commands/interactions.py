@@ -133,7 +133,7 @@ def interactions(
         model=model, text=text, target=label, said=said, by=by, logit=found.logit[0].item(),
         parts=found.names, losses=found.relevance[0].tolist(), pairs=found.pairs.tolist(),
         by_loss=found.details["by_loss"].bool().tolist(), explained=found.explained,
-        groups=[{"parts": parts, "loss": loss} for parts, loss in found.groups()],
+        groups=[dict(zip(("depth", "parts", "loss"), x, strict=True)) for x in found.tree()],
         error=found.error, wrote=wrote,
     )  # fmt: skip
     present(found.terminal(console.width), _short(found), wrote=wrote)
@@ -142,5 +142,5 @@ def interactions(
 def _short(found) -> Iterator[RenderableType]:
     """Yields a screen: the text, the largest pairs and groups, and how much they explain."""
     title, words, *_ = found.sections()[0].terminal()
-    yield from (title, words, found.pair_table(6), found.group_table(6))
+    yield from (title, words, found.pair_table(6), found.group_table(8))
     yield Text(found.said_explained())

@@ -4,19 +4,17 @@ import math
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import TYPE_CHECKING, ClassVar, NoReturn
+from typing import TYPE_CHECKING, NoReturn
 
 import numpy as np
-from jinja2 import Environment
-from markupsafe import Markup
 from rich.console import RenderableType
 from rich.constrain import Constrain
 from rich.text import Text
 from torch import Tensor
 
 from lrp_axioms.axioms.extras import need
-from lrp_axioms.numeric.results import pictures, render
-from lrp_axioms.numeric.results.render import LEAST, LayerMap
+from lrp_axioms.numeric.results import pair_page, pictures, render
+from lrp_axioms.numeric.results.render import LEAST
 from lrp_axioms.numeric.results.result import Attribution, made, section
 from lrp_axioms.numeric.spelling import printable
 
@@ -26,28 +24,8 @@ if TYPE_CHECKING:
 SHARE = 0.25  # of the largest interaction: the mean interaction that keeps a group together
 SHOWN = 10  # pairs of a summary
 ARCS = 24  # pairs of a picture
-ROW, LEFT, RIGHT = 26, 150, 330  # of the arcs of a page, in pixels
-LETTERS = 18  # of a name beside arcs
-GROUP = tuple[tuple[int, ...], float]
-"""The numbers of the parts of a group, and its loss in logits."""
-
-BELOW = Environment(autoescape=True, trim_blocks=True).from_string(
-    """<svg viewBox="0 0 {{ right + 60 }} {{ row * names|length }}" role="img"
-aria-label="pairs of parts with the largest interactions" style="width:100%;max-width:32rem;
-font:14px system-ui,sans-serif">
-{% for name in names %}<text x="{{ left }}" y="{{ row * loop.index0 + 17 }}" text-anchor="end"
-fill="currentColor">{{ name }}</text>
-{% endfor %}{% for a in arcs %}<path d="{{ a.path }}" fill="none" style="stroke:rgb(var(--{{ a.hue
-}}))" stroke-width="{{ a.width }}"{% if a.dashed %} stroke-dasharray="6 3"{% endif
-%}><title>{{ a.said }}</title></path>
-{% endfor %}</svg>
-<p><small>{{ legend }}</small></p>
-<details open><summary>Groups that act together, each left out as a whole</summary>
-<table><tr><th class="number">loss</th><th>group</th></tr>
-{% for name, loss in groups %}<tr><td class="number">{{ loss }}</td><td>{{ name }}</td></tr>
-{% endfor %}</table></details>
-<p><small>{{ explained }}</small></p>"""
-)
+Node = tuple[int, tuple[int, ...], float]
+"""The depth of a node, from 0, the numbers of its parts, and its loss as a whole, in logits."""
 
 
 @dataclass(frozen=True, eq=False, repr=False)  # tensors have no one truth value
@@ -119,27 +97,39 @@ class Interactions(Attribution):
         found = self.largest(ARCS)
         return [x for x in found if abs(x[2]) >= LEAST * abs(found[0][2]) > 0]
 
-    def groups(self, share: float = SHARE) -> list[GROUP]:
-        """Lists groups of parts that act together, with the loss of each as a whole.
+    def tree(self, share: float = SHARE) -> list[Node]:
+        """Lists groups of parts that act together, and below each group the nodes it is made of.
 
-        Groups are merged while the mean size of the interactions between them is at least ``share``
-        of the largest one.  Raises ValueError for a share that is not between 0 and 1.
+        A node of depth 0 is a group, or, behind all groups, a part that is in none.  Groups are
+        merged while the mean size of the interactions between them is at least ``share`` of the
+        largest interaction.  Nodes of one depth are in order of the size of their losses.
+        Raises ValueError for a share that is not above 0 and at most 1.
         """
         if not 0 < share <= 1:
             raise ValueError(f"share={share!r}: pass a number above 0, at most 1")
         size = self.pairs.abs().double().numpy(force=True)
         members: list[tuple[int, ...]] = [(n,) for n in range(len(size))]
         kept = dict.fromkeys(range(len(size)))
-        losses = self.details["losses"].tolist()
-        for a, b in self.details["merges"].tolist():
+        merges, losses = self.details["merges"].tolist(), self.details["losses"].tolist()
+        for a, b in merges:
             mean = size[np.ix_(members[a], members[b])].mean()
             whole = math.isnan(losses[len(members)])  # nothing would be left to attend to
             if a in kept and b in kept and mean >= share * size.max() > 0 and not whole:
                 del kept[a], kept[b]
                 kept[len(members)] = None
             members.append(tuple(sorted(members[a] + members[b])))
-        found = [(members[node], losses[node]) for node in kept]
-        return sorted(found, key=lambda group: -abs(group[1]))
+        found, open_nodes = [], [(0, node) for node in kept]
+        open_nodes.sort(key=lambda x: (len(members[x[1]]) > 1, abs(losses[x[1]])))
+        while open_nodes:
+            depth, node = open_nodes.pop()
+            found.append((depth, members[node], losses[node]))
+            inside = [] if node < len(size) else merges[node - len(size)]
+            open_nodes += [(depth + 1, n) for n in sorted(inside, key=lambda n: abs(losses[n]))]
+        return found
+
+    def groups(self, share: float = SHARE) -> list[tuple[tuple[int, ...], float]]:
+        """Lists the numbers of the parts of each group, and its loss: ``tree`` at depth 0."""
+        return [(parts, loss) for depth, parts, loss in self.tree(share) if depth == 0]
 
     def name_of(self, parts: Sequence[int]) -> str:
         """Writes a group, the numbers ``parts`` in order, with "…" where parts are missing."""
@@ -177,6 +167,8 @@ class Interactions(Attribution):
         """Makes the section of the text, with arcs and groups below it, and a map of its pairs."""
         shown = section(self, 0)
         why = self.said or f"for target {self.target[0].tolist()}"
+        values = np.asarray(self.pairs.double().numpy(force=True))
+        groups = [(depth, self.name_of(p), f"{loss:+z.4f}") for depth, p, loss in self.tree()]
         return [
             render.Section(
                 shown.tokens,
@@ -184,8 +176,14 @@ class Interactions(Attribution):
                 f"Which {self.options['by']}s act together {why}?",
                 self._caption(),
                 shown.legend,
-                [_Pairs(str(self.options["by"]), *2 * (tuple(self.names),), self._values())],
-                below=Markup(BELOW.render(self._facts())),
+                [pair_page.Pairs(str(self.options["by"]), *2 * (tuple(self.names),), values)],
+                below=pair_page.below(
+                    self.labels,
+                    self.drawn(),
+                    groups,
+                    legend=ARC_LEGEND,
+                    explained=self.said_explained(),
+                ),
             )
         ]
 
@@ -193,7 +191,7 @@ class Interactions(Attribution):
         """Yields the text by losses, the largest pairs, and the groups, for rich."""
         (shown,) = self.sections()
         title, words, legend, _, caption = shown.terminal()
-        parts = [title, words, legend, caption, self.pair_table(), self.group_table()]
+        parts = [title, words, legend, caption, self.pair_table(), self.group_table(2 * SHOWN)]
         yield from (Constrain(part, width) for part in (*parts, Text(self.said_explained())))
 
     def pair_table(self, count: int = SHOWN) -> RenderableType:
@@ -206,10 +204,10 @@ class Interactions(Attribution):
         return table
 
     def group_table(self, count: int = SHOWN) -> RenderableType:
-        """Returns a table of the groups with the largest losses, for rich."""
+        """Returns a table of groups, each with its parts below it, for rich: ``count`` lines."""
         table = render.table("group, left out as a whole", "loss")
-        for parts, loss in self.groups()[:count]:
-            table.add_row(Text(self.name_of(parts)), f"{loss:+z.4f}")
+        for depth, parts, loss in self.tree()[:count]:
+            table.add_row(Text("  " * depth + self.name_of(parts)), f"{loss:+z.4f}")
         return table
 
     def said_explained(self) -> str:
@@ -234,9 +232,6 @@ class Interactions(Attribution):
             made=made(self),
         )  # fmt: skip
 
-    def _values(self) -> np.ndarray:
-        return np.asarray(self.pairs.double().numpy(force=True))
-
     def _caption(self) -> str:
         said = f"Logit {self.logit[0]:+z.4f}; numbers are losses without each part alone."
         if "error" in self.details:
@@ -246,54 +241,12 @@ class Interactions(Attribution):
             said += f"; in these pairs the estimates err{off}." if off else "."
         return said
 
-    def _facts(self) -> dict[str, object]:
-        """Returns the arcs and groups of a page."""
-        drawn, names, pairs = [], self.labels, self.drawn()
-        top = max((abs(value) for *_, value in pairs), default=0) or 1
-        far = max((j - i for i, j, _ in pairs), default=1)
-        for i, j, value in pairs:
-            y, z = (ROW * n + ROW // 2 for n in (i, j))
-            bulge = LEFT + 30 + 1.3 * (RIGHT - LEFT) * (j - i) / far
-            drawn.append(
-                {
-                    "path": f"M{LEFT + 6} {y}C{bulge:.0f} {y} {bulge:.0f} {z} {LEFT + 6} {z}",
-                    "hue": "against" if value < 0 else "for",
-                    "dashed": value < 0,
-                    "width": f"{0.5 + 4 * abs(value) / top:.1f}",
-                    "said": f"{names[i]}, {names[j]}: {value:+z.4f}",
-                }
-            )
-        groups = [(self.name_of(parts), f"{loss:+z.4f}") for parts, loss in self.groups()]
-        return {
-            "names": [_shorten(name) for name in names], "arcs": drawn, "groups": groups,
-            "row": ROW, "left": LEFT, "right": RIGHT, "legend": ARC_LEGEND,
-            "explained": self.said_explained(),
-        }  # fmt: skip
-
 
 def _said_share(x: float) -> str:
     return f"{100 * x:.0f} %" if x >= 0 else f"nothing (R² = {x:z.2f})"
-
-
-def _shorten(name: str) -> str:
-    return name if len(name) <= LETTERS else f"{name[: LETTERS - 1]}…"
 
 
 ARC_LEGEND = (
     f"Arcs: at most {ARCS} pairs, with {100 * LEAST:.0f} % of the largest interaction or more. "
     "Red: both together take away less than the sum of their losses; blue, dashed: more."
 )
-
-
-class _Pairs(LayerMap):
-    """A map of pairs, all by one scale."""
-
-    heading: ClassVar[str] = "Interactions of pairs, by "
-    legend: ClassVar[str] = (
-        "Interactions in logits, one scale for all: LOO of the row + LOO of the column - the loss "
-        "of both."
-    )
-    summed: ClassVar[bool] = False
-
-    def tops(self) -> np.ndarray:
-        return np.asarray(np.abs(self.values).max(keepdims=True))

@@ -74,7 +74,7 @@ def test_pairs_parts_and_groups_are_the_plain_loop(loaded, by):
     for i, j in list(combinations(range(len(own)), 2))[::3]:
         want = alone[i] + alone[j] - lost([i, j])
         assert abs(found.pairs[i, j] - want) < 1e-4
-    for parts, loss in found.groups(share=0.01):
+    for _, parts, loss in found.tree(share=0.01):
         assert abs(lost(parts) - loss) < 1e-4
     members = pair_losses.nodes(found.details["merges"])
     for node, loss in zip(members.tolist(), found.details["losses"].tolist(), strict=True):
@@ -178,6 +178,15 @@ def test_groups_are_a_partition_that_grows_finer(loaded):
         groups = found.groups(share)
         assert sorted(n for parts, _ in groups for n in parts) == [*range(len(found.names))]
         sizes.append(len(groups))
+        several = [len(parts) > 1 for parts, _ in groups]
+        assert several == sorted(several, reverse=True)
+        rows = [(depth, set(parts)) for depth, parts, _ in found.tree(share)]
+        for n, (depth, parts) in enumerate(rows):
+            if len(parts) > 1:  # the two nodes one deeper that come next
+                end = next((m for m in range(n + 1, len(rows)) if rows[m][0] <= depth), len(rows))
+                one, other = (x for d, x in rows[n + 1 : end] if d == depth + 1)
+                assert one | other == parts
+                assert not one & other
     assert sizes == sorted(sizes)
     with pytest.raises(ValueError, match="share=0: pass a number above 0"):
         found.groups(0)
