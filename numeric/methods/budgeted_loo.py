@@ -41,7 +41,7 @@ def budgeted_loo(
     is an estimate and not a bound.  It is infinite if these tokens have no flow, such as the last
     token of a causal model.  Before a language model's next token, ``MEANS`` mean flows of the text
     are added to each flow: where a softmax is saturated, a token that matters has next to no flow.
-    Tokens behind the last read row are exact.
+    Tokens behind the last row that a target reads are exact for it.
     With ``tolerance``, in logits, tokens are left out until no error of the text is larger or the
     budget is spent: ``FIRST`` of them at once, and in each later round at most as many as all
     before it.  ``budget=None`` then stands for all tokens, and without ``tolerance`` for ``FIRST``.
@@ -57,11 +57,12 @@ def budgeted_loo(
     wide = texts.starts.dtype
     guess = torch.stack([x.relevance for x in found]).to(wide)
     flow = torch.stack([flow_of(x.details) for x in found]).to(wide)
-    tokens, words = guess.shape[2], texts.words
+    tokens, words = guess.shape[2], texts.words.expand(len(found), -1, -1)
     next_token = texts.readout.head == heads.NEXT
     if next_token:
         columns = torch.arange(tokens, device=words.device)
-        words = words & (columns <= texts.readout.rows.amax(dim=1, keepdim=True))
+        last = torch.stack([each.row.amax(dim=1) for each in texts.readout.targets])
+        words = words & (columns <= last[:, :, None])
     if budget is None:
         budget = FIRST if tolerance is None else tokens
     first = _read_token(found)
@@ -121,13 +122,13 @@ def by_rounds(
     """Returns relevance, its error, (target, batch, token), and the ``words`` left out.
 
     without: (copy,) examples and (copy, token) to leave out -> (copy, target), the loss
-    guess, flow: (target, batch, token)   first: (batch, token), left out before all others
+    words, guess, flow: (target, batch, token)   first: (batch, token), left out before all others
     """
     order = flow.amax(dim=0).masked_fill(first, torch.inf)
-    relevance, exact = guess.clone(), torch.zeros_like(words)
+    relevance, exact = guess.clone(), torch.zeros_like(words[0])
     while True:
         error = _errors(relevance - guess, flow, exact, words, next_token=next_token)
-        wanted, known = words & ~exact, exact.sum(dim=1)
+        wanted, known = words.any(dim=0) & ~exact, exact.sum(dim=1)
         count = budget - known
         if tolerance is not None:
             wanted &= (error > tolerance).any(dim=0)
@@ -136,7 +137,7 @@ def by_rounds(
         if not chosen.any():
             return relevance, error, exact
         example, token = chosen.nonzero(as_tuple=True)
-        part = torch.arange(words.shape[1], device=token.device) == token[:, None]
+        part = torch.arange(words.shape[2], device=token.device) == token[:, None]
         relevance[:, example, token] = without(example, part).mT
         exact |= chosen
 
@@ -149,7 +150,7 @@ def _errors(
     wrong: exact relevance less the guess, 0 where it is unknown
     """
     if next_token:
-        flow = flow + MEANS * flow.sum(dim=2, keepdim=True) / words.sum(dim=1, keepdim=True)
+        flow = flow + MEANS * flow.sum(dim=2, keepdim=True) / words.sum(dim=2, keepdim=True)
     known = (flow * exact).norm(dim=2, keepdim=True)
     error: Tensor = SURE * wrong.norm(dim=2, keepdim=True) / known * flow
     return error.where(known > 0, torch.inf).where(words & ~exact, 0)

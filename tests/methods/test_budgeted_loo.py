@@ -13,6 +13,7 @@ from tests.census.build import with_inputs
 from tests.census.measure import conditions
 from tests.support import cases
 from tests.support.cases import close
+from tests.support.tools import language_model
 
 TEXTS = [
     "The plot is thin, but the acting is a quiet joy and it lasts",
@@ -216,3 +217,25 @@ def test_what_does_not_fit_is_named(classifier, inputs, name):
     options, says = WRONG[name]
     with pytest.raises(ValueError, match=says):
         attribute(classifier.model, inputs, "budgeted-loo", **options)
+
+
+def test_each_of_several_targets_has_the_error_of_its_own_row():
+    """Tokens behind the row of a target are exact for it, whichever rows other targets read."""
+    model = language_model()
+    ids = torch.randint(5, 11, (1, 12), generator=torch.Generator().manual_seed(3))
+    inputs = {"input_ids": ids, "attention_mask": torch.ones_like(ids)}
+    columns = [3, 11]
+    targets = [logit(5, at=at) for at in columns]
+    given = {"targets": targets, "budget": 4}
+    found = attribute_each(model, inputs, "budgeted-loo", **given)
+    for at, target, each in zip(columns, targets, found, strict=True):
+        guess = attribute(model, inputs, "mask-relevance", target, heads=True)
+        flow = guess.details["heads"].abs().sum(dim=(1, 2))
+        flow = flow + 6 * flow.sum() / (at + 1)
+        exact = each.details["by_token"]
+        wrong = attribute(model, inputs, "loo", target).relevance - guess.relevance
+        want = 2 * (wrong * exact).norm() / (flow * exact).norm() * flow * (1 - exact)
+        want[:, at + 1 :] = 0
+        close(each.details["error"], want)
+    close_enough = attribute_each(model, inputs, "budgeted-loo", targets=targets[:1], tolerance=0)
+    assert close_enough[0].details["by_token"].sum() == 4
