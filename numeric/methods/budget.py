@@ -29,8 +29,9 @@ def by_groups(
     A text of no more tokens than the budget loses each token in turn.  Any other text loses each
     group as a whole, and then single tokens until the budget is spent: groups with the largest loss
     in size come first, and their tokens come in order.  In a list, the next level that divides a
-    group opens it, and its parts are groups like all others.  A token that is not left out by
-    itself gets an equal share of the loss of its smallest group that was left out.
+    group opens it, and its parts are groups like all others.  A text that is one group of the first
+    level, such as one document, begins at the next.  A token that is not left out by itself gets an
+    equal share of the loss of its smallest group that was left out.
     Without ``groups`` a text of n tokens has about sqrt(n) groups, or half of the budget if that
     is less (``_groups``), and one more if one group would hold all that is ``needed``.  With one
     level of equal groups a larger budget leaves out all tokens of a smaller one and more, so that
@@ -46,10 +47,13 @@ def by_groups(
     levels = _levels(groups, present, budget)
     if groups is None:
         levels[0] = _split_needed(levels[0], needed)
-    _check(levels[0], present, needed, budget)
+    coarse = levels[0]
+    for level in levels[1:]:
+        coarse = torch.where(_is_one(coarse, needed), level, coarse)
+    _check(coarse, present, needed, budget)
     alone = torch.arange(present.shape[1], device=present.device).expand_as(present)
     few = present.sum(dim=1, keepdim=True) <= budget
-    example, part = _parts(torch.where(few, alone, levels[0]), present)
+    example, part = _parts(torch.where(few, alone, coarse), present)
     rounds: list[Round] = []
     closed: list[tuple[float, int, Tensor]] = []
     passes = example.new_zeros(len(present))
@@ -144,13 +148,18 @@ def _split_needed(numbers: Tensor, needed: Tensor) -> Tensor:
     """Splits a group that holds all needed tokens: the first half of these gets its own number."""
     count = needed.sum(dim=1, keepdim=True)
     first = needed & (needed.cumsum(dim=1) <= count // 2)
+    return 2 * numbers + 1 - (first & _is_one(numbers, needed)).long()
+
+
+def _is_one(numbers: Tensor, needed: Tensor) -> Tensor:
+    """Decides whether all needed tokens, two or more, are in one group: (batch, 1)."""
     inside = numbers.gather(1, needed.to(torch.uint8).argmax(dim=1, keepdim=True))
     whole = ((numbers == inside) | ~needed).all(dim=1, keepdim=True)
-    return 2 * numbers + 1 - (first & whole).long()
+    return whole & (needed.sum(dim=1, keepdim=True) > 1)
 
 
 def _check(numbers: Tensor, present: Tensor, needed: Tensor, budget: int) -> None:
-    lengths = present.sum(dim=1)
+    lengths, whole = present.sum(dim=1), _is_one(numbers, needed)
     for row in (lengths > budget).nonzero()[:, 0].tolist():
         count = len(numbers[row][present[row]].unique())
         if count > budget:
@@ -159,7 +168,7 @@ def _check(numbers: Tensor, present: Tensor, needed: Tensor, budget: int) -> Non
                 "pass a larger budget, or larger groups"
             )
         columns = needed[row].nonzero()[:, 0].tolist()
-        if len(columns) > 1 and len(numbers[row][needed[row]].unique()) == 1:
+        if whole[row]:
             raise ValueError(
                 f"groups: all {len(columns)} tokens of example {row} in columns {columns[0]} to "
                 f"{columns[-1]} are one group, without which there is nothing left to attend to; "

@@ -167,6 +167,23 @@ def test_levels_of_a_language_model_are_plain_losses_of_their_tokens():
     assert a.details["by_token"].sum() >= 4
 
 
+@pytest.mark.parametrize("levels", [1, 2])
+def test_a_text_of_one_document_begins_with_its_sentences(model, levels):
+    """Beside a text of two documents, it has the values that its sentences alone give."""
+    inputs = {key: x.repeat(2, 1) for key, x in text().items()}
+    sentences = torch.arange(10)[None].repeat(2, 1) // 3
+    one, two = torch.zeros(10), torch.arange(10) // 6
+    documents = torch.stack([one.long(), two])
+    groups = [*levels * [documents], sentences]
+    found = attribute(model, inputs, "loo", budget=6, groups=groups)
+    for row, own in enumerate(([sentences[:1]], [documents[1:], sentences[:1]])):
+        alone = attribute(model, text(), "loo", budget=6, groups=own)
+        close(found.relevance[row], alone.relevance[0])
+        assert torch.equal(found.details["by_token"][row], alone.details["by_token"][0])
+    with pytest.raises(ValueError, match=r"all 10 tokens of example 0 .* are one group"):
+        attribute(model, inputs, "loo", budget=6, groups=[documents, documents])
+
+
 @pytest.mark.parametrize("tokens", [2, 3, 4, 5, 17, 18, 27, 40, 101])
 def test_the_whole_budget_is_spent_and_more_of_it_never_costs_a_token_its_value(tokens):
     generator = torch.Generator().manual_seed(tokens)
