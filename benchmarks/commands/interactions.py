@@ -99,6 +99,7 @@ def interactions(
             from lrp_axioms.benchmarks.sources import models
             from lrp_axioms.numeric.models.texts import tokenized
             from lrp_axioms.numeric.pairs import interactions as interactions_of
+            from lrp_axioms.numeric.results.words import named_units
 
             models.check_device(device)
             with explained.hint_to_quote(words):
@@ -109,8 +110,9 @@ def interactions(
         text = pair(texts) if loaded.explains == "answer" else texts[0]
         (ids,) = tokenized(loaded.tokenizer, [text])["input_ids"]
         tokens = loaded.tokenizer.convert_ids_to_tokens(ids)
-        if len(tokens) > MANY and not estimate:
-            note(f"{len(tokens)} tokens: every pair takes a pass; --estimate takes far fewer")
+        parts = tokens if by == "token" else named_units(loaded.tokenizer, ids, by)[1]
+        if len(parts) > MANY and not estimate:
+            note(f"{len(parts)} {by}s: every pair takes a pass; --estimate takes far fewer")
         goal = parse_target(loaded, target, column, tokens, contrast=contrast)
         options = {"target": goal, "by": by, "seed": seed, "budget": budget}
         with noting(), loading("pairs"):

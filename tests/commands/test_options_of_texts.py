@@ -5,6 +5,7 @@ import json
 import pytest
 import torch
 
+from benchmarks.commands.interactions import MANY
 from benchmarks.sources import models
 from numeric import attribute, explain
 from tests.support.heads import write_heads
@@ -88,3 +89,13 @@ def test_an_audit_cuts_as_an_explanation_does(told, tmp_path, checkpoint):
 def test_a_text_that_fits_is_not_cut(told):
     plain, cut = (told("explain", "embedded", "not a bad film", *x) for x in ([], ["--truncate"]))
     assert plain == cut
+
+
+def test_a_note_on_pairs_counts_the_parts_that_are_left_out(told):
+    """Three sentences of many tokens have three pairs, and take no note."""
+    text = " . ".join(["a fine film with a weak end and " * 5] * 3)
+    found = told("interactions", "embedded", text, "--by", "sentence")
+    assert len(found["parts"]) == 3
+    assert found["notes"] == []
+    found = told("interactions", "embedded", text, "--estimate", "--budget", 0)
+    assert len(found["parts"]) > MANY
