@@ -63,13 +63,18 @@ def units(tokens: Sequence[str], by: str, cuts: Sequence[int] = ()) -> list[int]
 def named_units(
     tokenizer: PreTrainedTokenizerBase, ids: Sequence[int], by: str
 ) -> tuple[list[int], list[str]]:
-    """Returns the number of the unit of every token, and the text of every unit."""
+    """Returns the number of the unit of every token, and the text of every unit.
+
+    A text behind a separator begins a new unit.  A unit of spaces is written with escapes.
+    """
     texts = pieces(tokenizer, ids)
-    numbers = units(texts, by)
+    ends = {getattr(tokenizer, x, None) for x in ("sep_token_id", "eos_token_id")}
+    cuts = [n for n in range(1, len(ids)) if ids[n - 1] in ends and ids[n] not in ends]
+    numbers = units(texts, by, cuts)
     words = ["" for _ in range(max(numbers) + 1)]
     for text, n in zip(texts, numbers, strict=True):
         words[n] += text
-    return numbers, [word.strip() for word in words]
+    return numbers, [word.strip() or repr(word)[1:-1] for word in words]
 
 
 def _units(text: str, tokens: Sequence[str], unit: re.Pattern[str]) -> list[int]:

@@ -192,6 +192,12 @@ def test_groups_are_a_partition_that_grows_finer(loaded):
         found.groups(0)
 
 
+def test_a_sentence_never_reaches_into_the_second_text():
+    """A pair has its sentences, and the separator, each in one text."""
+    found = run(models.load(), ("a film without an end", "so it goes. twice"), by="sentence")
+    assert found.names == ["[CLS] a film without an end [SEP]", "so it goes.", "twice [SEP]"]
+
+
 def test_seeds_change_the_random_quarters_alone():
     loaded = models.load()
     text = "The plot is thin, but the acting is a quiet joy."
