@@ -1,6 +1,7 @@
 """The explanation of words that act together: losses of parts, pairs and groups of one text."""
 
 import math
+from collections import Counter
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
@@ -9,6 +10,7 @@ from typing import TYPE_CHECKING, NoReturn
 import numpy as np
 from rich.console import RenderableType
 from rich.constrain import Constrain
+from rich.padding import Padding
 from rich.text import Text
 from torch import Tensor
 
@@ -24,6 +26,7 @@ if TYPE_CHECKING:
 SHARE = 0.25  # of the largest interaction: the mean interaction that keeps a group together
 SHOWN = 10  # pairs of a summary
 ARCS = 24  # pairs of a picture
+DEEPEST = 20  # steps that a node of a tree is indented
 Node = tuple[int, tuple[int, ...], float]
 """The depth of a node, from 0, the numbers of its parts, and its loss as a whole, in logits."""
 
@@ -66,7 +69,8 @@ class Interactions(Attribution):
     def labels(self) -> list[str]:
         """The parts; a position from 0 follows each name that occurs twice."""
         names = [printable(name) for name in self.names]
-        return [f"{x} ({n})" if names.count(x) > 1 else x for n, x in enumerate(names)]
+        count = Counter(names)
+        return [f"{x} ({n})" if count[x] > 1 else x for n, x in enumerate(names)]
 
     @property
     def pairs(self) -> Tensor:
@@ -132,12 +136,12 @@ class Interactions(Attribution):
         return [(parts, loss) for depth, parts, loss in self.tree(share) if depth == 0]
 
     def name_of(self, parts: Sequence[int]) -> str:
-        """Writes a group, the numbers ``parts`` in order, with "…" where parts are missing."""
-        said = ""
+        """Writes the labels of a group, the numbers ``parts`` in order, and "…" at gaps."""
+        said, labels = "", self.labels
         for before, n in zip((None, *parts), parts, strict=False):
             gap = "" if before is None else " " if n == before + 1 else " … "
-            said += gap + self.names[n]
-        return printable(said)
+            said += gap + labels[n]
+        return said
 
     def to_pandas(self) -> "DataFrame":
         """Returns one line per pair: numbers and names of both parts, interaction, by_loss."""
@@ -204,10 +208,13 @@ class Interactions(Attribution):
         return table
 
     def group_table(self, count: int = SHOWN) -> RenderableType:
-        """Returns a table of groups, each with its parts below it, for rich: ``count`` lines."""
-        table = render.table("group, left out as a whole", "loss")
-        for depth, parts, loss in self.tree()[:count]:
-            table.add_row(Text("  " * depth + self.name_of(parts)), f"{loss:+z.4f}")
+        """Returns a table of groups, each with its parts below it, for rich: ``count`` nodes."""
+        table, found = render.table("group, left out as a whole", "loss"), self.tree()
+        for depth, parts, loss in found[:count]:
+            indent = 0, 0, 0, 2 * min(depth, DEEPEST)
+            table.add_row(Padding(Text(self.name_of(parts)), indent), f"{loss:+z.4f}")
+        if more := len(found[count:]):
+            table.add_row(f"… and {more} more", "")
         return table
 
     def said_explained(self) -> str:

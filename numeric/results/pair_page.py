@@ -23,7 +23,8 @@ fill="currentColor">{{ name }}</text>
 %}><title>{{ a.said }}</title></path>
 {% endfor %}</svg>
 <p><small>{{ legend }}</small></p>
-<details open><summary>Groups that act together, each left out as a whole</summary>
+<details open><summary>Groups that act together, and then parts in no group; each is left out as a
+whole</summary>
 <table><tr><th class="number">loss</th><th>group, and below it its parts</th></tr>
 {% for depth, name, loss in groups %}<tr><td class="number">{{ loss }}</td>
 <td style="padding-left:{{ [depth, 20]|min }}rem">{{ name }}</td></tr>

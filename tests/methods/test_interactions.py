@@ -1,10 +1,12 @@
 """Interactions of pairs are the plain loop; groups are left out as a whole; estimates are told."""
 
+import io
 import re
 from itertools import combinations
 
 import pytest
 import torch
+from rich.console import Console
 
 from benchmarks.sources import models
 from numeric import Interactions, attribute, interactions
@@ -190,6 +192,26 @@ def test_groups_are_a_partition_that_grows_finer(loaded):
     assert sizes == sorted(sizes)
     with pytest.raises(ValueError, match="share=0: pass a number above 0"):
         found.groups(0)
+
+
+def test_a_table_of_groups_says_where_it_ends_and_which_word_is_meant():
+    """Lines that do not fit stay behind their indent; a word that occurs twice has its position."""
+    found = run(models.load(), "The plot is thin and the jokes are old, but the acting is a joy.")
+    nodes = found.tree(share=0.25)
+    several = [n for n, x in enumerate(found.names) if found.names.count(x) > 1]
+    names = [found.name_of([n]) for n in range(len(found.names))]
+    assert several
+    assert len({*names}) == len(names)
+    for count in (3, len(nodes)):
+        console = Console(width=60, record=True, file=io.StringIO())
+        console.print(found.group_table(count))
+        *_, last = console.export_text().rstrip().splitlines()
+        cut = count < len(nodes)
+        assert (last.strip() == f"… and {len(nodes) - 3} more") == cut
+    everything = found.name_of(range(len(names)))
+    page = found.html()
+    assert all(name in everything for name in names)
+    assert all(f">{found.name_of(parts)}<" in page for _, parts, _ in nodes)
 
 
 def test_a_sentence_never_reaches_into_the_second_text():
