@@ -11,6 +11,7 @@ from rich.console import Console
 from benchmarks.sources import models
 from numeric import Interactions, attribute, interactions
 from numeric.methods import pair_losses
+from numeric.results import pictures, render
 from numeric.targets import logit
 from tests.support.cases import close
 from tests.support.traces import assert_same, snapshot
@@ -249,6 +250,17 @@ def test_forms(tmp_path):
     assert pd.read_parquet(tmp_path / "pairs.parquet").equals(table)
     with pytest.raises(ValueError, match="no sums of losses of tokens"):
         found.by("word", None)
+
+
+def test_a_picture_underlines_words_against_the_target(monkeypatch):
+    """The legend of a picture with arcs says so."""
+    lines = []
+    monkeypatch.setattr(pictures._Page, "line", lambda _page, x, _y: lines.append(x))
+    found = run(models.load(), "The plot is thin, but the acting is a joy.", target=0)
+    found.png()
+    against = render.underlined(found.relevance[0].tolist())
+    assert len(lines) == sum(against) > 0
+    assert all(start < end for start, end in lines)
 
 
 FAULTS = {
