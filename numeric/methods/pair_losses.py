@@ -120,7 +120,7 @@ def merges(pairs: Tensor) -> Tensor:
     Parts are the first nodes, and every merge adds one.  Each merge joins the two groups
     whose pairs have the largest mean interaction by size (average linkage).
     """
-    size = pairs.abs().double().cpu()
+    size = pairs.abs().cpu().double()  # some devices have no float64
     distance = (size.max() - size).fill_diagonal_(0).numpy()
     tree = linkage(squareform(distance, checks=False), "average")
     return torch.from_numpy(tree[:, :2]).long().to(pairs.device)

@@ -91,7 +91,7 @@ class Interactions(Attribution):
 
     def largest(self, count: int = SHOWN) -> list[tuple[int, int, float]]:
         """Lists the pairs with the largest interactions by size: two numbers of parts, and I_ij."""
-        values = self.pairs.double().numpy(force=True)
+        values = self.pairs.cpu().double().numpy(force=True)
         places = np.stack(np.triu_indices(len(values), 1), axis=1)
         order = np.argsort(-np.abs(values[*places.T]), kind="stable")[:count]
         return [(i, j, float(values[i, j])) for i, j in places[order].tolist()]
@@ -111,7 +111,7 @@ class Interactions(Attribution):
         """
         if not 0 < share <= 1:
             raise ValueError(f"share={share!r}: pass a number above 0, at most 1")
-        size = self.pairs.abs().double().numpy(force=True)
+        size = self.pairs.abs().cpu().double().numpy(force=True)
         members: list[tuple[int, ...]] = [(n,) for n in range(len(size))]
         kept = dict.fromkeys(range(len(size)))
         merges, losses = self.details["merges"].tolist(), self.details["losses"].tolist()
@@ -171,7 +171,7 @@ class Interactions(Attribution):
         """Makes the section of the text, with arcs and groups below it, and a map of its pairs."""
         shown = section(self, 0)
         why = self.said or f"for target {self.target[0].tolist()}"
-        values = np.asarray(self.pairs.double().numpy(force=True))
+        values = np.asarray(self.pairs.cpu().double().numpy(force=True))
         groups = [(depth, self.name_of(p), f"{loss:+z.4f}") for depth, p, loss in self.tree()]
         return [
             render.Section(

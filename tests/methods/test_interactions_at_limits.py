@@ -6,9 +6,6 @@ import math
 import pytest
 import torch
 from rich.console import Console
-from tokenizers import Tokenizer
-from tokenizers.models import WordLevel
-from tokenizers.pre_tokenizers import WhitespaceSplit
 from transformers import (
     DebertaV2Config,
     DebertaV2ForSequenceClassification,
@@ -16,27 +13,15 @@ from transformers import (
     FNetForSequenceClassification,
     GPT2Config,
     GPT2LMHeadModel,
-    PreTrainedTokenizerFast,
 )
 
 from benchmarks.sources import models
 from numeric import Interactions, attribute, interactions
 from numeric.methods import meetings, pair_losses
 from numeric.targets import logit
-from tests.support.cases import BERT_LIKE, close, one_text
+from tests.support.cases import BERT_LIKE, close, one_text, tokens_of
 
 TEXT = "not a bad film, but unforgettably dull"
-
-
-def tokens_of(count):
-    """A tokenizer of words "w5" to "w9" and on, without special tokens, and a text of them."""
-    known = {"[PAD]": 0, "[UNK]": 1} | {f"w{n}": n for n in range(2, 30)}
-    words = Tokenizer(WordLevel(known, unk_token="[UNK]"))
-    words.pre_tokenizer = WhitespaceSplit()
-    tokenizer = PreTrainedTokenizerFast(
-        tokenizer_object=words, pad_token="[PAD]", unk_token="[UNK]"
-    )
-    return tokenizer, " ".join(f"w{n}" for n in range(5, 5 + count))
 
 
 @pytest.mark.parametrize("at", range(5))

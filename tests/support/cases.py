@@ -5,6 +5,8 @@ from pathlib import Path
 import torch
 import transformers
 from tokenizers import Tokenizer
+from tokenizers.models import WordLevel
+from tokenizers.pre_tokenizers import WhitespaceSplit
 from torch import nn
 from transformers import BertConfig, BertForSequenceClassification
 
@@ -193,3 +195,14 @@ class ThroughNumpy(nn.Module):
 def close(got, want, *, tolerance=1e-10):
     size = want.detach().abs().max().item()
     torch.testing.assert_close(got, want, rtol=tolerance, atol=tolerance * size)
+
+
+def tokens_of(count):
+    """A tokenizer of words "w5" to "w9" and on, without special tokens, and a text of them."""
+    known = {"[PAD]": 0, "[UNK]": 1} | {f"w{n}": n for n in range(2, 30)}
+    words = Tokenizer(WordLevel(known, unk_token="[UNK]"))
+    words.pre_tokenizer = WhitespaceSplit()
+    tokenizer = transformers.PreTrainedTokenizerFast(
+        tokenizer_object=words, pad_token="[PAD]", unk_token="[UNK]"
+    )
+    return tokenizer, " ".join(f"w{n}" for n in range(5, 5 + count))

@@ -20,7 +20,15 @@ from benchmarks.experiments import text
 from benchmarks.experiments.rows import Row
 from benchmarks.experiments.softmax_by_layer import layer_errors
 from benchmarks.sources import data, models
-from numeric import attribute, attribute_each, audit, compiled, explain_generation, sweep
+from numeric import (
+    attribute,
+    attribute_each,
+    audit,
+    compiled,
+    explain_generation,
+    interactions,
+    sweep,
+)
 from numeric.evaluation.perturbation import perturbation_curves
 from numeric.evaluation.softmax_errors import softmax_errors
 from numeric.methods import prefix
@@ -29,7 +37,7 @@ from numeric.models.inputs import prepare
 from numeric.models.places import numbered_layers
 from numeric.targets import answer, log_probability, logit, span
 from tests.support import cases
-from tests.support.cases import DECODERS
+from tests.support.cases import DECODERS, tokens_of
 from tests.support.second_device import MIXED, PLACE, Elsewhere, There
 
 EXACT = 1e-10  # of float64
@@ -46,6 +54,16 @@ def of_another_class(model, inputs, method):
     """The explanation of a model that no record describes."""
     model.__class__ = type("Other", (type(model),), {})
     return explained(model, inputs, method)
+
+
+def acting(model, _inputs, **options):
+    """Explains which tokens act together, and makes the forms that show it."""
+    tokenizer, words = tokens_of(6)
+    found = interactions(model, tokenizer, words, target=1, **options)
+    assert found.html()
+    assert found.png()
+    assert [*found.terminal()]
+    return [found.relevance, found.target, found.logit, found.residual, *found.details.values()]
 
 
 def mixes(model, inputs):
@@ -143,6 +161,9 @@ FULLY = EVERYWHERE | {
     "curves": curves,
     "softmax errors": errors,
     "several targets": several,
+    "interactions": acting,
+    "interactions, estimated": partial(acting, pairs="estimated"),
+    "levels": partial(explained, method="loo", budget=5, groups=[3, 2]),
 }
 
 
@@ -156,6 +177,7 @@ OF_ENCODERS = ("softmax errors",)
 OF_TEXT = (
     "loo", "deletion", "replacement", "copies in float32", "curves", "integrated-gradients",
     "padding as baseline", "mask-relevance", "budgeted-loo", "atman", "shapley",
+    "interactions", "interactions, estimated", "levels",
     "loo of another class", "integrated-gradients of another class",
 )  # fmt: skip
 BY_FAMILY = dict.fromkeys(cases.FAMILIES, EVERYWHERE)
