@@ -130,7 +130,13 @@ def _row(loaded: Classifier, name: str, found: Explained) -> dict[str, Any]:
 
 @torch.no_grad()
 def probabilities(loaded: Classifier, asked: Asked, labels: int | list[int]) -> list[float]:
-    """Returns the probability of each explained label; of an answer, of both its ends."""
+    """Returns the probability of each explained label; of an answer, of both its ends.
+
+    A model with one output gives none, and one of several labels at once a probability for each.
+    """
+    config, several = loaded.model.config, "multi_label_classification"
+    if loaded.explains == "class" and config.num_labels == 1:
+        return []
     inputs, given = text_inputs(loaded, asked.texts(loaded))
     out = loaded.model(**inputs.to(loaded.model.device))
     labels = labels if isinstance(labels, list) else [labels]
@@ -139,8 +145,9 @@ def probabilities(loaded: Classifier, asked: Asked, labels: int | list[int]) -> 
     else:
         logits = out.logits[0]
         rows = [logits if logits.ndim == 1 else logits[_column(loaded, asked, given)]] * len(labels)
+    of_one = Tensor.sigmoid if config.problem_type == several else partial(torch.softmax, dim=-1)
     own = zip(rows, labels, strict=True)
-    return [row.double().softmax(dim=-1)[label].item() for row, label in own]
+    return [of_one(row.double())[label].item() for row, label in own]
 
 
 def _column(loaded: Classifier, asked: Asked, given: Mapping[str, Any]) -> int:
@@ -189,7 +196,7 @@ def written(loaded: Classifier, asked: Asked, count: str) -> str:
 
 
 def python(loaded: Classifier, asked: Asked, labels: int | list[int]) -> str:
-    """Writes four lines of Python that give the relevance of tokens by the first method."""
+    """Writes four lines of Python that give the relevance of tokens, or words, by the first method."""
     place = str(EMBEDDED.get(loaded.name, loaded.name))
     kind = HEADS[facts_of(loaded.model).head][1].__name__
     at = "" if asked.column is None else f", at={asked.column}"
@@ -200,13 +207,14 @@ def python(loaded: Classifier, asked: Asked, labels: int | list[int]) -> str:
         target = f"targets.answer({labels[0]}, {labels[1]})"
     texts = [asked.given(loaded)]
     dtype = str(loaded.model.dtype).removeprefix("torch.")
+    by = "" if asked.unit == "token" else f".by({asked.unit!r}, tokenizer)"
     imports = "import transformers; from lrp_axioms import explain"
     return (
         f"{imports}; from lrp_axioms.numeric import targets\n"
         f"tokenizer = transformers.AutoTokenizer.from_pretrained(place := {place!r})\n"
         f"model = transformers.{kind}.from_pretrained(place, dtype={dtype!r}).eval()\n"
         f"found = explain(model, tokenizer, {texts!r}, method={asked.methods[0]!r}, "
-        f"target={target})\n"
+        f"target={target}){by}\n"
     )
 
 

@@ -12,11 +12,13 @@ from pathlib import Path
 
 import pytest
 import torch
+from transformers import AutoConfig, BertForSequenceClassification
 
 from axioms.pages import show
 from benchmarks.app import command, work
 from numeric import audit, evaluate, explain, explain_generation
 from numeric.targets import answer, logit
+from tests.support import folders
 from tests.support.heads import write_heads
 from tests.support.served import TOKEN, Served
 
@@ -200,6 +202,30 @@ def test_every_head_is_explained(head, ask, target, checkpoint, tmp_path):
         served.end()
 
 
+@pytest.mark.parametrize(
+    ("settings", "want"),
+    [
+        ({"problem_type": "multi_label_classification"}, lambda row: [row.sigmoid()[0].item()]),
+        ({"problem_type": "single_label_classification"}, lambda row: [row.softmax(0)[0].item()]),
+        ({"id2label": {0: "stars"}}, lambda _row: []),
+    ],
+)
+def test_a_probability_is_of_a_head_that_gives_some(settings, want, checkpoint, tmp_path):
+    """One output is a score, and labels that do not exclude each other have a probability each."""
+    place = folders.copy(checkpoint, tmp_path / "model")
+    config = AutoConfig.from_pretrained(checkpoint, **settings)
+    BertForSequenceClassification(config).save_pretrained(place)
+    served = Served(str(place))
+    try:
+        text = "a fine film"
+        said = served.events(question("attnlrp", text=text, target="0"))[0]["said"]
+        inputs = served.loaded.tokenizer([text], return_tensors="pt")
+        row = served.loaded.model(**inputs).logits[0].double()
+        assert said["probabilities"] == pytest.approx(want(row))
+    finally:
+        served.end()
+
+
 def run_python(served, ask):
     status, lines, _ = served.post("/python", ask)
     assert (status, lines.count(b"\n")) == (200, 4)
@@ -208,8 +234,9 @@ def run_python(served, ask):
     return names["found"].relevance[0].tolist()
 
 
-def test_the_lines_of_python_give_the_same_numbers(served):
-    ask = question("cp-lrp")
+@pytest.mark.parametrize("unit", ["token", "word"])
+def test_the_lines_of_python_give_the_same_numbers(served, unit):
+    ask = question("cp-lrp", text="unforgettably tedious keys", unit=unit)
     assert run_python(served, ask) == pytest.approx(served.rows(ask)["cp-lrp"]["relevance"])
 
 
