@@ -270,7 +270,12 @@ def in_batch(classifier, data, shard):
         data, shard = read(classifier, replace(data, **few)), range(len(shard))
     tokens = [data.tokens[n] for n in shard]
     padding = len({len(each["input_ids"]) for each in tokens}) > 1  # else no token to pad with
-    inputs = classifier.tokenizer.pad(tokens, padding=padding, return_tensors="pt")
+    if padding and classifier.tokenizer.pad_token is None:  # the mask hides it, whatever it is
+        classifier.tokenizer.pad_token = classifier.tokenizer.eos_token
+    # Columns on the left would be positions of GPT-2.
+    side = "right" if classifier.explains == "next token" else None
+    how = {"padding": padding, "padding_side": side, "return_tensors": "pt"}
+    inputs = classifier.tokenizer.pad(tokens, **how)
     return inputs, inputs.pop("special_tokens_mask") == 1
 
 

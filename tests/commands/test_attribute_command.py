@@ -217,6 +217,23 @@ def test_a_decoder_explains_each_text_as_if_alone(run, file, tmp_path, family, p
 
 
 @pytest.mark.parametrize("side", ["left", "right"])
+@pytest.mark.parametrize("pad", [1, None], ids=["pads", "cannot pad"])
+@pytest.mark.parametrize("name", ["GPT2", "Llama"])
+def test_a_language_model_explains_each_text_as_if_alone(run, file, tmp_path, name, pad, side):
+    folder, family = tmp_path / "model", cases.family(name.lower(), pad_token_id=pad)[0]
+    kind = {"GPT2": "GPT2LMHeadModel", "Llama": "LlamaForCausalLM"}[name]
+    torch.manual_seed(0)
+    getattr(transformers, kind)(family.config).save_pretrained(folder)
+    made = tokenizer(pad="<pad>" if pad else None, side=side)
+    made.eos_token = "<s>"
+    made.save_pretrained(folder)
+    file.write_text("\n".join(FOUR), "utf-8")
+    code, _, err = run("attribute", file, "--model", folder, "--output", tmp_path / "found")
+    assert code == 0, err
+    assert_each_is_as_alone(rows(tmp_path / "found"), models.load(str(folder)))
+
+
+@pytest.mark.parametrize("side", ["left", "right"])
 def test_what_is_stored_of_a_padded_text_is_where_its_tokens_are(tmp_path, monkeypatch, side):
     """LLaMA, whose answer does not depend on padding; of its own shards none has any."""
     classifier = models.load(str(saved(tmp_path / "model", "llama", side=side)))
