@@ -4,6 +4,7 @@ import re
 
 from lrp_axioms.numeric.spelling import printable
 
+WIDER = "pass another --method, or a wider --dtype to `explain` or `serve`"
 INSTEAD = {
     "split or shorten it, or call attribute with tokenizer(text, truncation=True)": (
         "split or shorten it"
@@ -13,28 +14,51 @@ INSTEAD = {
     "call attribute() for each token, on the text before it": (
         "explain each token by itself, as the next token of the text before it"
     ),
-    "pass epsilon=1e-6, or load the model in float32": "pass --dtype float32, or another --method",
+    "pass epsilon=1e-6, or load the model in float32": WIDER,
     "put a token in their place, removal=tokenizer.mask_token_id, or load the model in float32": (
-        "pass --dtype float32, or another --method"
+        WIDER
     ),
-    "load the model in float32": "pass --dtype float32",
+    "load the model in float32": "pass a wider --dtype to `explain` or `serve`",
     "call model.float()": "start the program with --dtype float32",
     "pass the id of a token to put in place, removal=tokenizer.mask_token_id": (
         "pass a --method that leaves out no token"
     ),
     'pass pairs="exact"': "leave out --estimate",
     "pass a longer text, or by='token'": "pass a longer text, or --by token",
+    "pass a larger budget, or larger groups": "pass a larger --budget",
+    "pass method='loo'": "pass --method loo",
+    "call lrp_axioms.audit() to see where it goes, or pass another method": (
+        "`audit` shows where it goes; or pass another --method"
+    ),
     "another number is explained by attribute(model, inputs, of=NAMES, read=FUNCTION)": (
         "in Python, `lrp_axioms.attribute` explains any other number"
     ),
 }
 """Advice -> advice of a command; the longest that fits is taken."""
 
+EACH = r"(?:text|line) [^:]*: "  # of several texts
+VALUES = {
+    r"samples=(\d+): examples .* (\d+) tokens to hide; .* or keep tokens in view with fixed": (
+        r"--method shapley takes \1 forward passes, too few for \2 tokens; pass a shorter text, or "
+        "another --method"
+    ),
+    r"segments: (.*) of the prompt (.*) by name, each (a text that is in it once), or .*": (
+        r"--segment: \1 of the text \2 as NAME=PART, each PART \3"
+    ),
+    r"such as span\((\d+), end\)": r"such as --span \1:",
+    r"set model\.config\.(\w+)( = \w+)?": r"set \1\2 in the model's config.json",
+    rf"^({EACH})?(budget|contrast|examples|target)=": r"\1--\2 ",
+    rf"^({EACH})?max_new_tokens=": r"\1--generate ",
+}
+"""Patterns of advice with values of its own, or that begins with the name of an option."""
+
 
 def of_command(message: str) -> str:
     """Returns an error of the library with advice that a command can follow."""
     for advice, own in INSTEAD.items():
         message = message.replace(advice, own)
+    for pattern, own in VALUES.items():
+        message = re.sub(pattern, own, message, flags=re.MULTILINE)
     return message.replace("texts[0]=", "")  # a command explains one text at a time
 
 

@@ -161,6 +161,8 @@ def explain(
             with hint_to_quote(words):
                 loaded = models.load(model, device=device, dtype=dtype)
         note_unknown(loaded, texts)
+        if columns and loaded.explains != "next token":
+            raise ValueError(f"--span {span}: only language models predict a text; leave it out")
         if loaded.explains == "answer":
             texts = [pair(texts)]
         at = {"at": numbered_layers(loaded.model)} if by_layer else {}

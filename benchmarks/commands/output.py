@@ -23,6 +23,7 @@ from rich.text import Text
 from typer.core import TyperCommand
 
 from lrp_axioms.axioms.writing import write_named
+from lrp_axioms.benchmarks.commands.advice import of_command
 from lrp_axioms.benchmarks.commands.console import (
     answers_alone,
     console,
@@ -105,7 +106,7 @@ def noting() -> Iterator[None]:
         warnings.simplefilter("always", UserWarning)
         yield
     for said in dict.fromkeys(str(each.message) for each in found):
-        note(said)
+        note(of_command(said))
 
 
 def answer(**facts) -> None:

@@ -56,7 +56,7 @@ def _label(loaded, option: str, name: str | None, faults: list[str]) -> int | No
     if re.fullmatch(r"[+-]?\d+", name):
         return _number(loaded, option, name, faults)
     head, tokenizer = facts_of(loaded.model).head, getattr(loaded, "tokenizer", None)
-    own = lambda said: said.replace("target=", f"{option}=", 1)
+    own = lambda said: said.replace("target=", f"--{option} ", 1)
     wrong, said = [], []
     with telling(said.append):
         found = resolve_names(loaded.model, head, name, tokenizer, wrong)

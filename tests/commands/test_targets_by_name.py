@@ -171,7 +171,7 @@ def test_a_token_that_has_another_one_behind_a_space_is_noted():
     model = models.load("embedded-lm").model
     loaded = SimpleNamespace(explains="next token", tokenizer=tokenizer, model=model)
     for label, number, says in (
-        ("fi", 256, ["target='fi' is token 256; after a space it is 257"]),
+        ("fi", 256, ["--target 'fi' is token 256; after a space it is 257"]),
         (" fi", 257, []),
         ("Ġfi", 257, []),
     ):
@@ -197,15 +197,15 @@ LEGAL = "pass a number or a name: 0 (dull), 1 (fine), 2 (fine)"
 WRONG = {
     "an unknown class": (
         ["explain", "classes", "film", "--target", "dul"],
-        ["target='dul': no class has this name", LEGAL, "did you mean 'dull'?"],
+        ["--target 'dul': no class has this name", LEGAL, "did you mean 'dull'?"],
     ),
     "a name of two": (
         ["audit", "classes", "film", "--target", "fine"],
-        ["target='fine': numbers 1, 2 have this name", LEGAL],
+        ["--target 'fine': numbers 1, 2 have this name", LEGAL],
     ),
     "a tag, and no column of it": (
         ["explain", "tags", "a film", "--target", "soup"],
-        ["every token has a tag: pass --column, from 0 to 3", "target='soup': no tag", LEGAL],
+        ["every token has a tag: pass --column, from 0 to 3", "--target 'soup': no tag", LEGAL],
     ),
     "two masks": (
         ["audit", "masked", "[MASK] [MASK] film", "--target", "fine"],
