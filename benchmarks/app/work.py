@@ -196,7 +196,7 @@ def written(loaded: Classifier, asked: Asked, count: str) -> str:
 
 
 def python(loaded: Classifier, asked: Asked, labels: int | list[int]) -> str:
-    """Writes four lines of Python that give the relevance of tokens, or words, by the first method."""
+    """Writes four lines of Python that give the relevance by the first method."""
     place = str(EMBEDDED.get(loaded.name, loaded.name))
     kind = HEADS[facts_of(loaded.model).head][1].__name__
     at = "" if asked.column is None else f", at={asked.column}"
