@@ -79,7 +79,8 @@ class Explained:
         """Draws the layers, if there are any, or else the tokens, as PNG."""
         shown, made = self.section, made_of(self.attribution)
         if shown.maps:
-            legend = f"{shown.legend.replace('underlined', 'with a dot')} {render.LAYERS}"
+            legend = shown.legend.replace("underlined", "with a dot").replace("Underlines", "Dots")
+            legend = f"{legend} {render.LAYERS}"
             return pictures.maps(shown.maps, title=shown.title, legend=legend, made=made)
         return pictures.texts([shown], made=made)
 

@@ -163,13 +163,13 @@ class _Page:
         room = WIDTH - EDGE - start
         top, base = max((abs(x) for *_, x in pairs), default=0) or 1, self.y + ROOM
         far = max((j - i for i, j, _ in pairs), default=1)
-        colours, against = render.colours(found.relevance), render.underlined(found.relevance)
-        rows = zip(names, numbers, colours, against, strict=True)
-        for n, (name, number, rgb, below) in enumerate(rows):
+        signs = render.colours(found.relevance), render.underlined(found.relevance)
+        rows = zip(names, numbers, *signs, strict=True)
+        for n, (name, number, rgb, against) in enumerate(rows):
             colour, y = tuple(part / 255 for part in rgb), base + n * ROW
             self.axes.add_patch(Rectangle((EDGE, y), left - EDGE, ROW - 1, color=colour, lw=0))
             self.put(left - ROOM, y + 0.7 * ROW, name, NORMAL, ha="right")
-            if below:
+            if against:
                 self.line((left - ROOM - _width(name), left - ROOM), 2 * [y + 0.85 * ROW])
             self.put(start - ROOM, y + 0.7 * ROW, number, SMALL, ha="right", color=DIM)
         for i, j, value in reversed(pairs):
