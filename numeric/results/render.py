@@ -18,6 +18,7 @@ from markupsafe import Markup
 from rich.table import Table
 from rich.text import Text
 
+from lrp_axioms.numeric.results import folds
 from lrp_axioms.numeric.results.overlays import address
 from lrp_axioms.numeric.spelling import printable
 
@@ -41,6 +42,8 @@ body { font: 18px/2 system-ui, sans-serif; color: var(--ink); background: var(--
   max-width: 50rem; margin: 2rem auto; padding: 0 1rem; overflow-wrap: anywhere; }
 .token { padding: .15rem .25rem; border-radius: .2rem; white-space: pre-wrap; }
 .against { text-decoration: underline; }
+.text { max-height: 4500px; overflow-y: auto; }
+@media print { .text { max-height: none; } }
 summary { font-size: .9rem; cursor: pointer; }
 small, table { font-size: .8rem; color: var(--dim); line-height: 1.5; display: block; }
 th, td { padding: 0 1rem 0 0; text-align: left; }
@@ -54,11 +57,13 @@ th, td { padding: 0 1rem 0 0; text-align: left; }
 </style></head>
 <body>
 <h1 style="font-size:1.1rem">{{ title }}</h1>
-{% for s in sections %}{% if sections|length > 1 %}
-<h2 style="font-size:1rem">{{ loop.index }}. {{ s.title }}</h2>
+{% if sections|length > 1 %}<small>Each map has its own scale of colours.</small>
+{% endif %}{% for s in sections %}{% if loop.index0 == shown %}
+<details><summary>{{ sections|length - shown }} more maps</summary>{% endif %}
+{% if sections|length > 1 %}<h2 style="font-size:1rem">{{ loop.index }}. {{ s.title }}</h2>
 {% endif %}{% if s.picture is not none %}<p><img src="{{ address(s.picture) }}" alt="relevance of
 patches" style="width:20rem;max-width:100%"></p>
-{% endif %}<p>{% for t in s.cells() %}<span class="token{{ t.sign }}" title="{{ t.value }}"
+{% endif %}<p class="text">{% for t in s.cells() %}<span class="token{{ t.sign }}" title="{{ t.value }}"
 style="background:{{ t.background }}">{{ t.token }}</span> {% endfor %}</p>
 <p><small>{{ s.legend }}<br>{{ s.caption }}</small></p>
 {{ s.below }}<details{% if sections|length == 1 and s.tokens|length <= 20 %} open{% endif %}>
@@ -67,7 +72,7 @@ style="background:{{ t.background }}">{{ t.token }}</span> {% endfor %}</p>
 {% for t in s.by_size() %}<tr><td class="number">{{ t.position }}</td><td>{{ t.token }}</td>
 <td class="number">{{ t.value }}</td></tr>
 {% endfor %}</table></details>
-{% for m in s.maps %}<details{% if s.tokens|length <= 60 %} open{% endif %}>
+{% for m in s.maps %}<details{% if s.tokens|length <= mapped %} open{% endif %}>
 <summary>{{ m.heading }}{{ m.where }}</summary>
 <div class="wide"><table class="layers{{ " summed" if m.summed }}"><tr><th></th>
 {% for name in m.columns %}<th class="number">{{ name }}</th>{% endfor %}</tr>
@@ -77,7 +82,8 @@ style="background:{{ c.shade }}">{{ c.shown }}</td>
 {% endfor %}</tr>
 {% endfor %}</table></div></details>
 {% endfor %}{% if s.maps %}<p><small>{{ s.maps[0].legend }}</small></p>{% endif %}
-{% endfor %}{% if made %}<p><small>{{ made }}</small></p>
+{% endfor %}{% if shown < sections|length %}</details>
+{% endif %}{% if made %}<p><small>{{ made }}</small></p>
 {% endif %}</body></html>
 """
 PAGE = Environment(autoescape=True).from_string(SOURCE)
@@ -261,7 +267,8 @@ def html(sections: Sequence[Section], *, title: str, made: str) -> str:
 
     ``made`` is its last line: the model, the method and the program.
     """
-    words = {"title": title, "made": made} | fixed(SOURCE)
+    folded = {"shown": folds.count_open(sections), "mapped": folds.MAPPED}
+    words = {"title": title, "made": made} | folded | fixed(SOURCE)
     return printable(PAGE.render(sections=sections, address=address, **words))
 
 

@@ -299,7 +299,8 @@ def page(found: Sequence[render.Section], a: Attribution, *others: Attribution) 
     methods = [*dict.fromkeys(x.method for x in (a, *others))]
     if len(methods) > 1:
         a = replace(a, method=", ".join(methods), options={})
-    title = found[0].title if len(found) == 1 else f"{a.method}: {len(found)} texts"
+    texts = len(found) // len(methods)
+    title = found[0].title if len(found) == 1 else f"{a.method}: {texts} text{'s' * (texts > 1)}"
     return render.html(found, title=title, made=made(a))
 
 

@@ -31,7 +31,7 @@ def test_several_methods_are_the_ones_of_python(told, tmp_path):
     for x in found["texts"]:
         want = explain(loaded.model, loaded.tokenizer, x["text"], method=x["method"])
         assert x["relevance"] == want.relevance[0].tolist()
-    assert "cp-lrp, loo: 4 texts" in page.read_text()
+    assert "cp-lrp, loo: 2 texts" in page.read_text()
 
 
 def test_a_budget_is_of_the_methods_that_have_one(told):
