@@ -42,8 +42,7 @@ body { font: 18px/2 system-ui, sans-serif; color: var(--ink); background: var(--
   max-width: 50rem; margin: 2rem auto; padding: 0 1rem; overflow-wrap: anywhere; }
 .token { padding: .15rem .25rem; border-radius: .2rem; white-space: pre-wrap; }
 .against { text-decoration: underline; }
-.text { max-height: 4500px; overflow-y: auto; }
-@media print { .text { max-height: none; } }
+.text { max-height: 4500px; overflow-y: auto; } @media print { .text { max-height: none; } }
 summary { font-size: .9rem; cursor: pointer; }
 small, table { font-size: .8rem; color: var(--dim); line-height: 1.5; display: block; }
 th, td { padding: 0 1rem 0 0; text-align: left; }
@@ -63,8 +62,8 @@ th, td { padding: 0 1rem 0 0; text-align: left; }
 {% if sections|length > 1 %}<h2 style="font-size:1rem">{{ loop.index }}. {{ s.title }}</h2>
 {% endif %}{% if s.picture is not none %}<p><img src="{{ address(s.picture) }}" alt="relevance of
 patches" style="width:20rem;max-width:100%"></p>
-{% endif %}<p class="text">{% for t in s.cells() %}<span class="token{{ t.sign }}" title="{{ t.value }}"
-style="background:{{ t.background }}">{{ t.token }}</span> {% endfor %}</p>
+{% endif %}<p class="text">{% for t in s.cells() %}<span class="token{{ t.sign }}"
+title="{{ t.value }}" style="background:{{ t.background }}">{{ t.token }}</span> {% endfor %}</p>
 <p><small>{{ s.legend }}<br>{{ s.caption }}</small></p>
 {{ s.below }}<details{% if sections|length == 1 and s.tokens|length <= 20 %} open{% endif %}>
 <summary>{{ s.tokens|length }} tokens by the size of their relevance</summary>
