@@ -294,7 +294,7 @@ FAULTS = {
     "another method": (question("magic"), "method magic: pass attnlrp"),
     "a method that is no name": (question(["loo"]), "methods: choose at least one"),
     "another class": (question("loo", target="great"), "no class has this name"),
-    "another contrast": (question("loo", contrast="great"), "contrast='great': no class has"),
+    "another contrast": (question("loo", contrast="great"), "contrast 'great': no class has"),
     "the class itself": (question("loo", contrast="positive"), "the contrast is the target itself"),
     "a column of a class": (question("loo", column="3"), "the class is of the whole input"),
     "a column that is no number": (question("loo", column="-1"), "write the number of a token"),

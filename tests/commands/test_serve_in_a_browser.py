@@ -229,7 +229,7 @@ def test_a_fault_is_shown_once_and_goes_away(served):
         error = driver.find_element(By.ID, "error")
         driver.find_element(By.ID, "contrast").send_keys("no such name here")
         driver.find_element(By.CSS_SELECTOR, "form button").click()
-        wait.until(lambda _: "contrast='no such name here'" in error.text)
+        wait.until(lambda _: "contrast 'no such name here'" in error.text)
         driver.find_element(By.ID, "contrast").clear()
         driver.find_element(By.CSS_SELECTOR, "form button").click()
         wait.until(lambda d: len(d.find_elements(By.CSS_SELECTOR, "article")) == 3)
