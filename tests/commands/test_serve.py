@@ -2,9 +2,6 @@
 
 import http.client
 import json
-import signal
-import subprocess
-import sys
 import threading
 import urllib.parse
 import urllib.request
@@ -15,15 +12,14 @@ import torch
 from transformers import AutoConfig, BertForSequenceClassification
 
 from axioms.pages import show
-from benchmarks.app import command, work
+from benchmarks.app import work
 from numeric import audit, evaluate, explain, explain_generation
 from numeric.targets import answer, logit
 from tests.support import folders
 from tests.support.heads import write_heads
-from tests.support.served import TOKEN, Served
+from tests.support.served import TEXT, TOKEN, Served, question
 
 ROOT = Path(__file__).parents[2]
-TEXT = "not a bad film"
 
 
 @pytest.fixture(scope="module", params=["embedded", "embedded-english"])
@@ -38,10 +34,6 @@ def classifier():
     found = Served("embedded")
     yield found
     found.end()
-
-
-def question(*methods, **more):
-    return {"text": TEXT, "methods": list(methods), "unit": "token"} | more
 
 
 def test_all_methods_have_the_numbers_of_python(classifier):
@@ -268,71 +260,6 @@ def test_an_audit_and_a_written_text_are_pages_of_their_own(served):
     assert b"write 1 to 64 tokens" in served.ask(f"/written?{path}00")[1]
 
 
-BAD = {
-    "no token": ("/", {}, "token is missing"),
-    "another token": (f"/?token={TOKEN}x", {}, "token is missing or wrong"),
-    "another origin": (f"/?token={TOKEN}", {"Origin": "http://evil.example"}, "another page asked"),
-    "no origin at all": (f"/?token={TOKEN}", {"Origin": "null"}, "another page asked"),
-    "another host": (f"/?token={TOKEN}", {"Host": "evil.example"}, "for its own address alone"),
-    "an audit without a token": ("/audit?asked={}", {}, "token is missing"),
-    "a proof without a token": ("/proof?name=25", {}, "token is missing"),
-}
-
-
-@pytest.mark.parametrize(("path", "headers", "said"), BAD.values(), ids=BAD)
-def test_requests_from_elsewhere_are_refused(classifier, path, headers, said):
-    status, body, answered = classifier.ask(path, **headers)
-    assert status == 403
-    assert said in body.decode()
-    assert answered["cache-control"] == "no-store"
-
-
-FAULTS = {
-    "no text": (question("loo", text=" "), "no text in"),
-    "a text that is none": (question("loo", text=3), "text: write a text"),
-    "no methods": (question(), "methods: choose at least one"),
-    "another method": (question("magic"), "method magic: pass attnlrp"),
-    "a method that is no name": (question(["loo"]), "methods: choose at least one"),
-    "another class": (question("loo", target="great"), "no class has this name"),
-    "another contrast": (question("loo", contrast="great"), "contrast 'great': no class has"),
-    "the class itself": (question("loo", contrast="positive"), "the contrast is the target itself"),
-    "a column of a class": (question("loo", column="3"), "the class is of the whole input"),
-    "a column that is no number": (question("loo", column="-1"), "write the number of a token"),
-    "another unit": (question("loo", unit="letter"), "unit letter: pass token, word"),
-    "another field": (question("loo", methode="loo"), "unknown fields: methode"),
-    "a long text": (question("loo", text="a " * 30_000), "at most 20000 letters"),
-    "too many bytes": (question("loo", text="a " * 200_000), "more than 200000 bytes"),
-    "a list": (["loo"], "no JSON object"),
-    "a unit that is no name": (question("loo", unit=["a"]), "unit ['a']: pass token, word"),
-    "half a character": (question("loo", text="\ud800 film"), "half a character"),
-    "half a character as a target": (question("loo", target="\ud800"), "target '\\ud800': half"),
-    "half as a contrast": (
-        question("loo", contrast="\ud800"),
-        "contrast '\\ud800': half",
-    ),
-    "many tokens": (question("loo", text="film " * 600), "longer than the model's"),
-}
-
-
-@pytest.mark.parametrize(("data", "said"), FAULTS.values(), ids=FAULTS)
-def test_a_fault_is_one_message(classifier, data, said):
-    *_, event = classifier.events(data)
-    assert said in event["error"]
-
-
-def test_a_fault_of_a_page_is_text(classifier):
-    for path, said in (
-        ("/audit?asked=x", b"Expecting value"),
-        ("/audit?asked=" + "[" * 50_000, b"no JSON object"),
-        ("/proof?name=" + "9" * 5000, b"is no theorem"),
-        ("/proof?name=999", b"there is no theorem 999"),
-        ("/proof?name=split+linear&method=loo", b"method loo: pass attnlrp"),
-    ):
-        status, body, answered = classifier.ask(path, **{"x-token": TOKEN})
-        assert (status, said in body) == (400, True)
-        assert answered["content-type"].startswith("text/plain")
-
-
 def test_a_quick_question_does_not_wait_for_a_slow_one(classifier, monkeypatch):
     free, entered = threading.Event(), threading.Event()
     plain = work.explain_text
@@ -361,25 +288,3 @@ def test_warnings_and_unknown_words_are_notes(served):
         "unknown, and read as <unk>: 'zebra'",
         "the text has 97 tokens, and the model was made for 64",
     ]
-
-
-def test_a_port_that_is_taken_is_one_error(run):
-    taken = command.listen(0)
-    port = taken.getsockname()[1]
-    code, _, err = run("serve", "embedded", "--port", port)
-    assert code == 2
-    assert f"--port {port}: " in err
-    assert "pass another one, or 0" in err
-    taken.close()
-
-
-def test_the_command_prints_its_address_as_data_and_ends_on_an_interrupt():
-    call = [sys.executable, "-m", "lrp_axioms", "serve", "embedded", "--port", "0", "--json"]
-    with subprocess.Popen(call, stdout=subprocess.PIPE, cwd=ROOT, text=True) as program:
-        try:
-            address = json.loads(program.stdout.readline())["address"]
-            with urllib.request.urlopen(address, timeout=60) as answered:
-                assert b"which words speak" in answered.read()
-        finally:
-            program.send_signal(signal.SIGINT)
-        assert program.wait(60) in (0, 130, -signal.SIGINT)

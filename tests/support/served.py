@@ -11,6 +11,12 @@ from benchmarks.app import command, server
 from benchmarks.sources import models
 
 TOKEN = "a-token"
+TEXT = "not a bad film"
+
+
+def question(*methods, **more):
+    """A question of the page about ``TEXT``."""
+    return {"text": TEXT, "methods": list(methods), "unit": "token"} | more
 
 
 class Served:
