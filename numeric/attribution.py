@@ -32,6 +32,7 @@ from lrp_axioms.numeric.models.texts import (
     tokenized,
     warn_beyond,
 )
+from lrp_axioms.numeric.replay import calls
 from lrp_axioms.numeric.results.result import Attribution
 from lrp_axioms.numeric.targets import Label, Target
 from lrp_axioms.numeric.targets.readout import Found, Readout
@@ -65,6 +66,8 @@ def attribute(
     ``lrp_axioms.numeric.methods``.  ``at="bert.encoder.layer.*"``, or a list of paths, also gives
     the relevance at the outputs of these modules (``Attribution.inside``).  ``tokenizer`` names the
     tokens for readers of the result, and knows which token is the mask.
+    After some calls of one shape the operations of a stock model are replayed without its code; the
+    result is equal in every bit (``lrp_axioms.numeric.replay.calls``).
     Runs in the model's dtype, autocast or not.  The model itself is never changed, and several
     threads may use it at once, but not train it meanwhile.
     Raises TypeError (unknown option), ValueError (bad value; bad inputs are all listed) and
@@ -192,7 +195,7 @@ def run_method(
         tokens = None if tokenizer is None else _tokens(batch, tokenizer)
         with torch.autocast(batch.device.type, enabled=False):
             with own_failures(model, batch), readout.one_draw(model, batch):
-                of_targets = run(model, batch, readout)
+                of_targets = calls.call(run, model, batch, readout)
                 found = [_check_result(model, batch, name, used, x, tokens) for x in of_targets]
             for target, each in zip(readout.targets if composite else [], found, strict=False):
                 one: Readout = replace(readout, targets=[target])

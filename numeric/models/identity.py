@@ -44,6 +44,7 @@ PLAIN = {
 """Types of values that run no code of Python."""
 OWN = {"training", "gradient_checkpointing", "generation_config"}
 """Public attributes of a module without an effect on a forward pass in eval mode."""
+REGISTERED = ALL_ATTENTION_FUNCTIONS, masking_utils.ALL_MASK_ATTENTION_FUNCTIONS
 HOOKS = ("_forward_hooks", "_forward_pre_hooks")
 TABLES = ("_parameters", "_buffers", "_modules")
 
@@ -146,26 +147,35 @@ def _are_alike(x: object, y: object) -> bool:
 def _runs_code_of_libraries(classes: set[type], attention: set[str]) -> bool:
     """Decides whether every function that ``classes`` may call is from a library.
 
+    A function of a patched class, a replaced function, and attention registered under the name of
+    stock attention are not from a library.
+    """
+    tables = tables_of(classes)
+    if tables is None:
+        return False
+    registered = [{name: x for name, x in t.items() if name in attention} for t in REGISTERED]
+    return _are_of_libraries(x for table in (*tables, *registered) for x in table.values())
+
+
+def tables_of(classes: set[type]) -> list[Mapping[str, Any]] | None:
+    """Lists the tables of all functions that ``classes`` may call, without registered attention.
+
     They are functions of the classes and their bases, of their files, of files that these
-    import from, and of torch.  A function of a patched class, a replaced function, and attention
-    registered under the name of stock attention are not from a library.
+    import from, and of torch.  Returns None for a class outside of PyTorch and Transformers.
     """
     every = {base for cls in classes for base in cls.__mro__ if issubclass(base, nn.Module)}
     files = {cls.__module__ for cls in every}
     if not all(name.startswith(("torch.", "transformers.")) for name in files):
-        return False
+        return None
     tables: list[Mapping[str, Any]] = [
         *map(vars, (*every, nn.functional, torch, Tensor, torch._C.TensorBase))
     ]
-    for registered in (ALL_ATTENTION_FUNCTIONS, masking_utils.ALL_MASK_ATTENTION_FUNCTIONS):
-        tables.append({name: x for name, x in registered.items() if name in attention})
     files = {name for name in files if name.startswith("transformers.models.")}
     tables += [vars(x) for name in files for x in _classes(name)]
     files |= {x.__module__ for x in tables[-1].values() if isinstance(x, FunctionType)}
     for _ in range(2):
         files |= {name for file in files for name in _imported_files(file)}
-    tables += [vars(sys.modules[name]) for name in files]
-    return _are_of_libraries(x for table in tables for x in table.values())
+    return tables + [vars(sys.modules[name]) for name in files]
 
 
 def _are_of_libraries(values: Iterable[object]) -> bool:

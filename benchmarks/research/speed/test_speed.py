@@ -20,6 +20,7 @@ from lrp_axioms.benchmarks.experiments.time_by_length import LABELS, METHODS
 from lrp_axioms.benchmarks.research.speed.usage import peak_memory
 from lrp_axioms.benchmarks.running.timing import alternate, plain_gradient, random_text
 from lrp_axioms.numeric.methods import amplification
+from lrp_axioms.numeric.replay import calls
 
 DEVICE = "cuda" if torch.cuda.is_available() else "cpu"
 DTYPES = ["float32", "bfloat16"]
@@ -188,7 +189,8 @@ def over_gradient(functions, model, inputs, size, timed) -> dict[str, list[float
 
     functions = {"gradient": partial(plain_gradient, model, inputs)} | functions
     runs = {name: partial(run, name, function) for name, function in functions.items()}
-    seconds = alternate(runs, repeats=rounds(*size) if timed else 1)
+    ready = calls.AFTER + 2 if timed else 1  # from then on calls are replayed
+    seconds = alternate(runs, repeats=rounds(*size) if timed else 1, warm_up=ready)
     for name, relevance in answers.items():
         assert_right(model, inputs, name, relevance)
     yardstick = seconds.pop("gradient")

@@ -1,0 +1,128 @@
+"""Decides whether a stock model, its code or the settings of torch have changed since a call.
+
+Tables of modules, weights, hooks, settings and functions are compared with copies: every entry must
+be the one object that it was.  Values of weights may change, because a tape reads them anew.
+"""
+
+import sys
+from collections.abc import Iterable, Iterator, Mapping
+from types import FunctionType
+from typing import Any
+
+import torch
+from torch import Tensor, nn
+from torch.nn.modules import module as torch_module
+from transformers import PreTrainedConfig, PreTrainedModel
+
+from lrp_axioms.numeric.models.identity import REGISTERED, is_stock, tables_of
+
+OWN = tuple(
+    f"lrp_axioms.{name}"
+    for name in ("numeric.engine.", "numeric.methods.lrp", "numeric.models.", "numeric.targets.",
+                 "axioms.composites", "axioms.kinds")
+)  # fmt: skip
+"""Files of this package whose functions decide on operations."""
+CACHES = ("CALLS", "_AT_ZERO")
+"""Their tables that grow from call to call, and change no answer."""
+
+
+class Snapshot:
+    """Everything that the operations of a model's call depend on, beside its inputs."""
+
+    def __init__(self, model: nn.Module) -> None:
+        modules = list(model.modules())
+        self.inner = modules[1:]  # a snapshot must not keep the model itself
+        tables = [t for m in modules for t in (m._parameters, m._buffers)]
+        self.weights: list[Tensor] = [x for t in tables for x in t.values() if x is not None]
+        self.tables: list[Any] = []
+        self.copies: list[Any] = []
+        self.empty: list[Any] = []
+        self.known: set[int] = set()
+        self._add(map(vars, modules), inside=True)
+        self._add(
+            (vars(sys.modules[x]) for x in sorted(sys.modules) if x.startswith(OWN)), inside=True
+        )
+        self._add(tables_of({type(m) for m in modules}) or ())
+        self._add(_of_all_models())
+        copies = [x for x in self.copies if isinstance(x, dict)]
+        self.functions = [x for t in copies for x in t.values() if type(x) is FunctionType]
+        self.rest = self._rest(model)
+
+    @classmethod
+    def of(cls, model: PreTrainedModel) -> "Snapshot | None":
+        """Returns a snapshot of a stock model (``is_stock``), and None of any other."""
+        return cls(model) if is_stock(model) else None
+
+    def is_current(self, model: nn.Module) -> bool:
+        """Decides whether nothing of the ``model`` that this is of has changed."""
+        try:
+            same: bool = self.tables == self.copies and self.rest == self._rest(model)
+            return same and not any(self.empty)
+        except Exception:  # values that cannot be compared are not the ones of the copy
+            return False
+
+    def _rest(self, model: nn.Module) -> list[Any]:
+        """Lists classes, code, settings, and where weights are stored; buffers by gradient too."""
+        stored = [
+            (x.data_ptr(), x.stride(), x.dtype, x.requires_grad and type(x) is Tensor)
+            for x in self.weights
+        ]
+        code = [x.__code__ for x in self.functions]
+        return [type(model), [*map(type, self.inner)], code, settings(), stored]
+
+    def _add(self, tables: Iterable[Any], *, inside: bool = False) -> None:
+        """Adds tables that are not yet there; ``inside``: with all tables that these hold."""
+        for table in tables:
+            if id(table) in self.known:
+                continue
+            self.known.add(id(table))
+            if not table:
+                self.empty.append(table)
+                continue
+            copy = dict(table) if isinstance(table, Mapping) else type(table)(table)
+            self.tables.append(table)
+            self.copies.append(copy)
+            if inside:
+                self._add(_inner(copy), inside=True)
+
+
+def _inner(table: Any) -> Iterator[Any]:
+    named = table.items() if isinstance(table, dict) else enumerate(table)
+    for name, x in named:
+        if isinstance(x, PreTrainedConfig):
+            yield vars(x)
+        elif isinstance(x, dict | list | set) and name not in CACHES:
+            yield x
+
+
+def _of_all_models() -> Iterator[Any]:
+    """Yields the tables of hooks of all modules, and of registered attention."""
+    yield from (x for name, x in vars(torch_module).items() if name.startswith("_global_"))
+    for registered in REGISTERED:
+        yield from (registered._local_mapping, registered._global_mapping)
+
+
+def settings() -> tuple[Any, ...]:
+    """Returns the settings of torch that choose operations."""
+    cuda = torch.backends.cuda
+    return (
+        torch.get_default_dtype(),
+        torch.are_deterministic_algorithms_enabled(),
+        cuda.flash_sdp_enabled(),
+        cuda.mem_efficient_sdp_enabled(),
+        cuda.math_sdp_enabled(),
+        cuda.cudnn_sdp_enabled(),
+        torch.backends.mkldnn.enabled,
+        torch.backends.mha.get_fastpath_enabled(),
+    )
+
+
+def is_watched() -> bool:
+    """Decides whether code around this call may see or change operations of this thread."""
+    return bool(
+        torch._C._len_torch_function_stack()
+        or torch._C._len_torch_dispatch_stack()
+        or torch._C._autograd._top_saved_tensors_default_hooks(False)  # noqa: FBT003
+        or torch._C._functorch.maybe_current_level() is not None
+        or torch.is_anomaly_enabled()
+    )

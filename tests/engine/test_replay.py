@@ -1,0 +1,249 @@
+"""Calls of one shape replay recorded operations, and give the result of rules in every bit."""
+
+from concurrent.futures import ThreadPoolExecutor
+
+import pytest
+import torch
+
+from lrp_axioms import attribute
+from lrp_axioms.numeric.replay import calls
+from lrp_axioms.numeric.replay.tape import Recorder
+from lrp_axioms.numeric.targets import log_probability, logit
+from tests.census.build import ANSWERS, CAUSAL, CLASSES, MASKED, TAGS, with_inputs
+from tests.support import cases, user_changes
+
+MODELS = [
+    ("bert", CLASSES), ("roberta", CLASSES), ("llama", CLASSES), ("t5", CLASSES),
+    ("distilbert", TAGS), ("electra", ANSWERS), ("bert", MASKED), ("gpt2", CAUSAL),
+    ("qwen2", CAUSAL), ("gemma2", CAUSAL), ("mixtral", CAUSAL), ("mamba", CAUSAL),
+]  # fmt: skip
+NUMBERS = ("relevance", "target", "logit", "residual")
+
+
+@pytest.fixture(autouse=True)
+def soon(monkeypatch):
+    """Records at the second call of a shape, so that the third proves and the fourth replays."""
+    monkeypatch.setattr(calls, "AFTER", 1)
+
+
+def by_rules(*given, **options):
+    """The result without a tape, or the error."""
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(calls, "is_watched", lambda: True)
+        return outcome(*given, **options)
+
+
+def outcome(*given, **options):
+    try:
+        return attribute(*given, **options)
+    except (ValueError, LookupError) as error:
+        return f"{type(error).__name__}: {error}"
+
+
+def assert_equal(found, wanted):
+    if isinstance(wanted, str):
+        assert found == wanted
+        return
+    for name in NUMBERS:
+        one, other = getattr(found, name), getattr(wanted, name)
+        assert torch.equal(one, other), name
+        assert (one.dtype, one.requires_grad) == (other.dtype, other.requires_grad), name
+
+
+def proved(model):
+    """The tapes of a model that have given the result of rules on a second input."""
+    return [x for x in calls.MEMORIES[model].tapes.values() if x.proved]
+
+
+def warmed(model, inputs, *more, **options):
+    for _ in range(4):
+        attribute(model, inputs, *more, **options)
+    assert proved(model)
+
+
+def variants(inputs, task):
+    """Batches of one shape: other words, and other padding."""
+    yield inputs
+    ids, mask = inputs["input_ids"], inputs["attention_mask"]
+    yield inputs | {"input_ids": torch.cat([ids[:, :1], ids[:, 1:-2].flip(1), ids[:, -2:]], dim=1)}
+    if task not in (ANSWERS, MASKED):
+        shorter = mask.clone()
+        shorter[0, -1] = 0
+        yield inputs | {"attention_mask": shorter}
+    yield inputs
+
+
+@pytest.mark.parametrize(("kind", "task"), MODELS)
+@pytest.mark.parametrize("method", ["attnlrp", "cp-lrp", "gradient-x-input"])
+def test_replays_equal_rules_in_every_bit(kind, task, method):
+    model, inputs = with_inputs(kind, task)
+    if task == MASKED:
+        model.config.mask_token_id = 5
+        inputs["input_ids"][:, 2] = 5
+    target = logit(1, at=1) if task == TAGS else None
+    for _ in range(2):
+        for batch in variants(inputs, task):
+            given = (model, batch, method, target)
+            assert_equal(outcome(*given), by_rules(*given))
+    assert proved(model)
+
+
+@pytest.mark.parametrize(
+    "target", [1, [2, 0], logit(1) - logit(0), log_probability(2), logit(0) + logit(1)], ids=str
+)
+def test_every_target_has_tapes_of_its_own(target):
+    model, inputs = cases.tiny_bert(), cases.tiny_batch()
+    warmed(model, inputs)
+    for _ in range(5):
+        assert_equal(
+            attribute(model, inputs, target=target), by_rules(model, inputs, target=target)
+        )
+    assert len(proved(model)) >= 1
+
+
+def test_a_proved_tape_is_used_and_no_other():
+    model, inputs = cases.tiny_bert(), cases.tiny_batch()
+    wanted = by_rules(model, inputs)
+    for _ in range(2):
+        attribute(model, inputs)
+    (tape,) = calls.MEMORIES[model].tapes.values()
+    right = tape.play
+    tape.play = lambda *given: [x + 1 for x in right(*given)]
+    assert_equal(attribute(model, inputs), wanted)  # it is wrong, and dropped
+    assert not calls.MEMORIES[model].tapes
+    warmed(model := cases.tiny_bert(), inputs)
+    (tape,) = proved(model)
+    right = tape.play
+    tape.play = lambda *given: [x + 1 for x in right(*given)]
+    assert not torch.equal(attribute(model, inputs).relevance, wanted.relevance)
+
+
+@pytest.mark.parametrize(("change", "name"), user_changes.CASES)
+def test_every_change_of_a_model_is_seen(change, name, monkeypatch):
+    model, inputs = cases.family(name)
+    warmed(model, inputs)
+    try:
+        user_changes.CHANGES[change][1](model, name, monkeypatch)
+        model.eval()
+        for _ in range(5):
+            assert_equal(outcome(model, inputs), by_rules(model, inputs))
+    finally:
+        getattr(model, "undo", lambda: None)()
+
+
+def weight(model):
+    return model.bert.encoder.layer[0].output.dense.weight
+
+
+def written(model, patch):
+    with torch.no_grad():
+        weight(model).mul_(1.5)
+
+
+def swapped(model, patch):
+    weight(model).data = weight(model).data.flip(0)
+
+
+def turned(model, patch):
+    square = model.bert.encoder.layer[0].attention.output.dense.weight
+    square.data = square.data.t()
+
+
+def with_gradient(model, patch):
+    table = model.bert.embeddings
+    table.register_buffer("shift", torch.ones(()), persistent=False)
+
+
+def set_in_config(model, patch):
+    model.config.layer_norm_eps = 0.5
+    for module in model.modules():
+        if isinstance(module, torch.nn.LayerNorm):
+            module.eps = 0.5
+
+
+SETTINGS = {
+    "a weight that is written to": written,
+    "other data of a weight": swapped,
+    "a weight that is transposed in place": turned,
+    "a buffer": with_gradient,
+    "an epsilon": set_in_config,
+    "float32": lambda model, patch: model.float(),
+    "eager attention": lambda model, patch: model.set_attn_implementation("eager"),
+    "another method": lambda model, patch: patch.setattr(
+        type(model.bert.pooler), "forward", lambda self, x: x[:, 1]
+    ),
+}
+
+
+@pytest.mark.parametrize("change", SETTINGS)
+def test_every_setting_is_seen(change, monkeypatch):
+    model, inputs = cases.tiny_bert(), cases.tiny_batch()
+    warmed(model, inputs)
+    SETTINGS[change](model, monkeypatch)
+    for _ in range(5):
+        assert_equal(attribute(model, inputs), by_rules(model, inputs))
+
+
+@pytest.mark.parametrize(
+    "options", [{"epsilon": 0.1}, {"share": "word"}, {"epsilon": 0.1, "share": "word"}], ids=str
+)
+def test_options_have_tapes_of_their_own(options):
+    model, inputs = cases.tiny_bert(), cases.tiny_batch()
+    warmed(model, inputs)
+    for _ in range(5):
+        assert_equal(attribute(model, inputs, **options), by_rules(model, inputs, **options))
+
+
+def test_several_threads_share_tapes():
+    model, inputs = cases.tiny_bert(), cases.tiny_batch()
+    batches = [*variants(inputs, CLASSES)]
+    wanted = [by_rules(model, x) for x in batches]
+    with ThreadPoolExecutor(4) as pool:
+        found = list(pool.map(lambda n: attribute(model, batches[n % 4]), range(40)))
+    for n, each in enumerate(found):
+        assert_equal(each, wanted[n % 4])
+
+
+def test_a_model_that_is_not_stock_has_no_tape():
+    model, inputs = cases.tiny_bert(), cases.tiny_batch()
+    model.dropout = torch.nn.Sequential(torch.nn.Identity()).eval()
+    for _ in range(6):
+        attribute(model, inputs)
+    assert not calls.MEMORIES[model].tapes
+
+
+FOREIGN = {
+    "a tensor from elsewhere": lambda x, other: x + other,
+    "values in NumPy": lambda x, other: x * float(x.numpy()[0]),
+    "storage": lambda x, other: x * x.untyped_storage().nbytes(),
+}
+
+
+@pytest.mark.parametrize("why", FOREIGN)
+def test_operations_that_are_not_all_known_make_no_tape(why):
+    x, other = torch.ones(3), torch.ones(3)
+    with Recorder([x], []) as recorder:
+        out = FOREIGN[why](x, other)
+    assert recorder.failed
+    assert recorder.tape([out]) is None
+
+
+LOOKS = {
+    "a number": lambda x: x * 2 if x.sum() > 3 else x,
+    "a list": lambda x: x * len([y for y in x.tolist() if y > 1]),
+    "a shape": lambda x: x * len(x[x > 1]),
+    "equality": lambda x: x if torch.equal(x, x.flip(0)) else -x,
+    "distinct numbers": lambda x: x * x.unique().numel(),
+}
+
+
+@pytest.mark.parametrize("look", LOOKS)
+def test_a_tape_compares_what_code_looked_at(look):
+    compute = LOOKS[look]
+    one, other = torch.tensor([1.0, 0.0, 1.0]), torch.tensor([1.0, 2.0, 3.0])
+    x = one.clone()
+    with Recorder([x], []) as recorder:
+        out = compute(x)
+    play = recorder.tape([out])
+    assert torch.equal(play(one)[0], compute(one))
+    assert play(other) is None
