@@ -50,8 +50,9 @@ class Memory:
 
     def keep(self, key: Hashable, play: Play) -> None:
         self.tapes[key] = Tape(play)
-        if len(self.tapes) > TAPES:
-            self.tapes.pop(next(iter(self.tapes)), None)
+        for oldest in list(self.tapes)[:-TAPES]:
+            self.tapes.pop(oldest, None)
+            self.calls.pop(oldest, None)
 
 
 MEMORIES: WeakKeyDictionary[PreTrainedModel, Memory] = WeakKeyDictionary()

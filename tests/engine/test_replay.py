@@ -1,5 +1,7 @@
 """Calls of one shape replay recorded operations, and give the result of rules in every bit."""
 
+import gc
+import weakref
 from concurrent.futures import ThreadPoolExecutor
 
 import pytest
@@ -210,6 +212,28 @@ def test_a_model_that_is_not_stock_has_no_tape():
     for _ in range(6):
         attribute(model, inputs)
     assert not calls.MEMORIES[model].tapes
+
+
+@pytest.mark.parametrize("kind", ["bert", "t5", "qwen2"])
+def test_a_tape_does_not_keep_its_model(kind):
+    def used():
+        model, inputs = with_inputs(kind, CLASSES)
+        warmed(model, inputs)
+        return weakref.ref(model)
+
+    known = used()
+    gc.collect()
+    assert known() is None
+
+
+def test_the_oldest_tapes_are_dropped_and_come_again(monkeypatch):
+    monkeypatch.setattr(calls, "TAPES", 2)
+    model, inputs = cases.tiny_bert(), cases.tiny_batch()
+    cut = lambda n: {key: x[:1, :n] for key, x in inputs.items()}
+    for length in (3, 4, 5, 3):
+        warmed(model, cut(length))
+        assert len(calls.MEMORIES[model].tapes) <= 2
+        assert_equal(attribute(model, cut(length)), by_rules(model, cut(length)))
 
 
 FOREIGN = {
