@@ -4,7 +4,7 @@ import re
 
 from lrp_axioms.numeric.spelling import printable
 
-WIDER = "pass another --method, or a wider --dtype to `explain` or `serve`"
+WIDER = "pass another --method, or a wider --dtype"
 INSTEAD = {
     "split or shorten it, or call attribute with tokenizer(text, truncation=True)": (
         "split or shorten it"
@@ -18,7 +18,7 @@ INSTEAD = {
     "put a token in their place, removal=tokenizer.mask_token_id, or load the model in float32": (
         WIDER
     ),
-    "load the model in float32": "pass a wider --dtype to `explain` or `serve`",
+    "load the model in float32": "pass a wider --dtype",
     "call model.float()": "start the program with --dtype float32",
     "pass the id of a token to put in place, removal=tokenizer.mask_token_id": (
         "pass a --method that leaves out no token"

@@ -5,8 +5,22 @@ from typing import Annotated
 
 import typer
 
-from lrp_axioms.benchmarks.commands.console import console, loading, mendable, track
-from lrp_axioms.benchmarks.commands.options import Address, Device, Model, completing, names_of
+from lrp_axioms.benchmarks.commands.console import (
+    check_names,
+    console,
+    loading,
+    mendable,
+    track,
+)
+from lrp_axioms.benchmarks.commands.options import (
+    DTYPES,
+    Address,
+    Device,
+    Dtype,
+    Model,
+    completing,
+    names_of,
+)
 from lrp_axioms.benchmarks.commands.output import answer
 from lrp_axioms.benchmarks.running.blocks import read_ahead
 from lrp_axioms.benchmarks.sources import streams
@@ -38,6 +52,7 @@ def attribute(
     output: Annotated[
         Path, typer.Option(help="Folder for the Parquet files; a stopped run resumes there.")
     ] = Path("results/attribute"),
+    dtype: Dtype = "float32",
     device: Device = None,
     engine: Annotated[str, typer.Option(help="'local', or 'ray': by a Ray cluster.")] = "local",
     address: Address = None,
@@ -50,6 +65,7 @@ def attribute(
         _verify(Path(file))
         return
     with mendable():
+        check_names("--dtype", [dtype], DTYPES)
         if not output.name:
             raise ValueError(f"--output {output} has no name; pass one, such as results/attribute")
         # Reports errors in the first block before the model is loaded.
@@ -63,7 +79,7 @@ def attribute(
             place = cluster.engine(engine, address=address, device=device)
             device = "cpu" if place.device else device or "cpu"  # here, the first text is tried
             models.check_device(device)
-            classifier = models.load(model, device=device)
+            classifier = models.load(model, device=device, dtype=dtype)
     with mendable(f"--output {output}"):
         about = {"methods": chosen, "name": Path(file).name, "output": output}
         found = explained.explain_texts(classifier, texts, **about, engine=place, track=track)

@@ -5,8 +5,8 @@ from typing import Annotated
 
 import typer
 
-from lrp_axioms.benchmarks.commands.console import loading, mendable, track
-from lrp_axioms.benchmarks.commands.options import Model
+from lrp_axioms.benchmarks.commands.console import check_names, loading, mendable, track
+from lrp_axioms.benchmarks.commands.options import DTYPES, Dtype, Model
 from lrp_axioms.benchmarks.commands.output import answer, of_result, present
 
 SOME = "r, tau, MoRF, LeRF, Δ, 'top drop', LDS, explained, 'soft sufficiency', and others"
@@ -29,17 +29,19 @@ def evaluate(
         "results"
     ),
     seed: Annotated[int, typer.Option(min=0, help="Seed of the random subsets.")] = 0,
+    dtype: Dtype = "float32",
     device: Annotated[str, typer.Option(help="As in explain.")] = "cpu",
 ):
     """Rank methods by how faithful their maps are to a model, with paired intervals."""
     with mendable():
+        check_names("--dtype", [dtype], DTYPES)
         with loading("the model"):
             from lrp_axioms.benchmarks.experiments import faithfulness
             from lrp_axioms.benchmarks.sources import models
 
             maps = faithfulness.read(file)
             models.check_device(device)
-            classifier = models.load(model, device=device)
+            classifier = models.load(model, device=device, dtype=dtype)
         measures = measure or tuple(faithfulness.MEASURES)
         result = faithfulness.judge(
             classifier, maps, name=file.stem, measures=measures, seed=seed, track=track

@@ -9,7 +9,7 @@ from rich.text import Text
 from lrp_axioms.axioms.composites import UnassignedOperation
 from lrp_axioms.benchmarks.commands.audit import TEXT, check_texts, inputs_of, loaded
 from lrp_axioms.benchmarks.commands.console import check_names, mendable, problems
-from lrp_axioms.benchmarks.commands.options import MethodOfRules, ModelFirst
+from lrp_axioms.benchmarks.commands.options import MethodOfRules, ModelFirst, Truncate
 from lrp_axioms.benchmarks.commands.output import answer, present
 from lrp_axioms.numeric.methods.catalogue import WITH_RULES
 
@@ -24,6 +24,7 @@ def plan(
     ] = None,
     *,
     method: MethodOfRules = "attnlrp",
+    truncate: Truncate = False,
 ):
     """List every operation that a rule acts on, by layer, and every operation without a rule."""
     with mendable():
@@ -34,7 +35,7 @@ def plan(
         with problems.status("planning"):
             from lrp_axioms.numeric import planning
 
-            inputs, _ = inputs_of(classifier, texts)
+            inputs, _ = inputs_of(classifier, texts, truncate=truncate)
             found = planning.plan(classifier.model, inputs, method)
     answer(**asdict(found))
     whole, short = (

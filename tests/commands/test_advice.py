@@ -29,7 +29,7 @@ def test_the_advice_is_the_library_s(advice):
 
 PASSED_ON = {
     "x; pass epsilon=1e-6, or load the model in float32": (
-        "x; pass another --method, or a wider --dtype to `explain` or `serve`"
+        "x; pass another --method, or a wider --dtype"
     ),
     "text 1, 2: budget=1: too few; pass a larger budget, or larger groups\ntarget='a': no class": (
         "text 1, 2: --budget 1: too few; pass a larger --budget\n--target 'a': no class"

@@ -2,6 +2,7 @@
 
 import json
 
+import pyarrow.parquet as pq
 import pytest
 import torch
 
@@ -99,3 +100,35 @@ def test_a_note_on_pairs_counts_the_parts_that_are_left_out(told):
     assert found["notes"] == []
     found = told("interactions", "embedded", text, "--estimate", "--budget", 0)
     assert len(found["parts"]) > MANY
+
+
+def test_files_and_judgements_take_a_dtype(told, tmp_path):
+    lines, folder = tmp_path / "texts.txt", tmp_path / "maps"
+    lines.write_text("not a bad film\na dull film\n")
+    told("attribute", lines, "--dtype", "float64", "--output", folder)
+    loaded = models.load("embedded", dtype="float64")
+    (first, _) = pq.read_table(folder / "part-000000000000.parquet").to_pylist()
+    want = explain(loaded.model, loaded.tokenizer, "not a bad film").relevance[0]
+    assert torch.tensor(first["relevance"], dtype=torch.float64).allclose(want, rtol=1e-6)
+    call = ["evaluate", folder, "--measure", "r", "--output", tmp_path]
+    ((wide,), (plain,)) = (told(*call, "--dtype", x)["rows"] for x in ("float64", "float32"))
+    assert wide["r"] == pytest.approx(plain["r"], abs=1e-4)
+    assert wide["r"] != plain["r"]
+
+
+@pytest.mark.parametrize("command", ["attribute", "evaluate", "explain", "interactions"])
+def test_a_dtype_that_torch_has_not_is_refused(run, command, tmp_path):
+    given = [tmp_path] if command in ("attribute", "evaluate") else ["embedded", "a film"]
+    code, _, err = run(command, *given, "--dtype", "float99")
+    assert code == 2
+    assert "--dtype float99: pass float32, float64, bfloat16, float16" in err
+
+
+def test_a_plan_of_a_long_text_is_of_its_beginning(told, run):
+    text = "not a bad film " * 200
+    cut, short = told("plan", "embedded", text, "--truncate"), told("plan", "embedded", "a film")
+    assert cut.pop("notes") == ["--truncate: the first 512 of 802 tokens are explained"]
+    assert not short.pop("notes")
+    assert cut == short
+    code, _, err = run("plan", "embedded", text)
+    assert (code, "--truncate" in err) == (2, True)
