@@ -107,10 +107,10 @@ def _parts_of(
     else:
         numbers, names = named_units(tokenizer, ids, by)
     if len(names) < 3:
+        several = "s" * (len(names) != 1)
         raise ValueError(
-            f"{reprlib.repr(text)} has {len(names)} parts by {by}: without two of them nothing is "
-            "left to attend to; "
-            + ("pass a longer text" if by == "token" else "pass a longer text, or by='token'")
+            f"{reprlib.repr(text)} has {len(names)} {by}{several}: without two of them nothing is "
+            "left to attend to; pass a longer text" + ", or by='token'" * (by != "token")
         )
     return inputs, names, numbers
 

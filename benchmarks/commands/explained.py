@@ -9,6 +9,7 @@ from typing import Any
 
 import numpy as np
 from rich.console import RenderableType
+from rich.table import Table
 from rich.text import Text
 
 from lrp_axioms.axioms.composites import UnassignedOperation
@@ -72,8 +73,16 @@ class Explained:
         yield first_lines(title, 2)
         yield first_lines(words, WORDS)
         yield legend
-        yield render.largest(self.section.tokens, self.section.relevance, TOP)
+        yield self._largest()
         yield caption
+
+    def _largest(self) -> Table:
+        """Lists the tokens with most relevance by size, in their order, with columns."""
+        tokens, relevance = self.section.tokens, self.section.relevance
+        found = render.table("column", "token", "largest relevance")
+        for n in sorted(render.by_size(relevance)[:TOP]):
+            found.add_row(str(n), Text(tokens[n]), f"{relevance[n]:+z.4f}")
+        return found
 
     def png(self) -> bytes:
         """Draws the layers, if there are any, or else the tokens, as PNG."""

@@ -188,6 +188,8 @@ class Interactions(Attribution):
                     legend=ARC_LEGEND,
                     explained=self.said_explained(),
                 ),
+                unit=str(self.options["by"]),
+                number="loss",
             )
         ]
 

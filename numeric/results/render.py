@@ -66,8 +66,9 @@ patches" style="width:20rem;max-width:100%"></p>
 title="{{ t.value }}" style="background:{{ t.background }}">{{ t.token }}</span> {% endfor %}</p>
 <p><small>{{ s.legend }}<br>{{ s.caption }}</small></p>
 {{ s.below }}<details{% if sections|length == 1 and s.tokens|length <= 20 %} open{% endif %}>
-<summary>{{ s.tokens|length }} tokens by the size of their relevance</summary>
-<table><tr><th class="number">position</th><th>token</th><th class="number">relevance</th></tr>
+<summary>{{ s.tokens|length }} {{ s.unit }}s by the size of their {{ s.number }}</summary>
+<table><tr><th class="number">position</th><th>{{ s.unit }}</th>
+<th class="number">{{ s.number }}</th></tr>
 {% for t in s.by_size() %}<tr><td class="number">{{ t.position }}</td><td>{{ t.token }}</td>
 <td class="number">{{ t.value }}</td></tr>
 {% endfor %}</table></details>
@@ -166,7 +167,7 @@ class Section:
     legend: the meaning of the colours
     maps: its relevance in the layers of the model
     picture: an image under the relevance of its patches, (height, width, 3)
-    below: escaped HTML below the caption of a page
+    below: escaped HTML below the caption of a page   unit, number: names of its table's columns
     """
 
     tokens: Sequence[str]
@@ -177,6 +178,8 @@ class Section:
     maps: Sequence[LayerMap] = ()
     picture: np.ndarray | None = None
     below: Markup | str = ""
+    unit: str = "token"
+    number: str = "relevance"
 
     def cells(self) -> Iterator[dict[str, str]]:
         """Yields every token's text, number and colour for a page."""
@@ -244,14 +247,6 @@ def terminal(
         words.append(Text(token, style=f"{against}black on rgb({r},{g},{b})"))
         numbers.add_row(Text(token), f"{value:+z.4f}")
     return Text(" ").join(words), Text(legend, style="dim"), numbers
-
-
-def largest(tokens: Sequence[str], relevance: Sequence[float], count: int) -> Table:
-    """Lists the ``count`` tokens with most relevance by size, in their order, with columns."""
-    found = table("column", "token", "largest relevance")
-    for n in sorted(by_size(relevance)[:count]):
-        found.add_row(str(n), Text(tokens[n]), f"{relevance[n]:+z.4f}")
-    return found
 
 
 def table(*headers: str) -> Table:

@@ -271,7 +271,7 @@ FAULTS = {
     "a seed that torch does not take": ({"seed": 2**64}, f"seed={2**64}: pass a whole number"),
     "a budget of exact pairs": ({"budget": 3}, "budget=3: exact pairs leave out every pair"),
     "a batch size": ({"batch_size": 0}, "batch_size=0"),
-    "one sentence": ({"by": "sentence", "text": "a film"}, "parts by sentence"),
+    "one sentence": ({"by": "sentence", "text": "a film"}, "1 sentence: without"),
     "no text": ({"text": ""}, "text"),
     "two texts": ({"text": ["a film", "a play"]}, "one text"),
     "a class": ({"target": 7}, r"target \[7\] out of range"),
