@@ -139,6 +139,8 @@ def explain(
         if writes:
             apart = {"--target": target, "--column": column, "--span": span, "--layers": by_layer}
             generated.check(by, apart)
+        elif by != "token":
+            raise ValueError(f"--by {by}: only with --generate and --answer; leave it out")
         named = generated.parse_segments(segment or [], by, written=writes)
         generated.check_keep(keep, contrast, written=writes)
         columns = None if span is None else span_of(span, target, column, contrast)

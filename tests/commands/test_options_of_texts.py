@@ -132,3 +132,9 @@ def test_a_plan_of_a_long_text_is_of_its_beginning(told, run):
     assert cut == short
     code, _, err = run("plan", "embedded", text)
     assert (code, "--truncate" in err) == (2, True)
+
+
+def test_words_are_of_written_texts_alone(run):
+    code, _, err = run("explain", "embedded", "a fine film", "--by", "word")
+    assert code == 2
+    assert "--by word: only with --generate and --answer" in err
