@@ -23,7 +23,6 @@ from rich.text import Text
 from typer.core import TyperCommand
 
 from lrp_axioms.axioms.writing import write_named
-from lrp_axioms.benchmarks.commands.advice import of_command
 from lrp_axioms.benchmarks.commands.console import (
     answers_alone,
     console,
@@ -102,6 +101,8 @@ def note(text: str) -> None:
 @contextmanager
 def noting() -> Iterator[None]:
     """Turns warnings of the block into notes."""
+    from lrp_axioms.benchmarks.commands.advice import of_command
+
     with warnings.catch_warnings(record=True) as found:
         warnings.simplefilter("always", UserWarning)
         yield

@@ -16,11 +16,14 @@ from transformers import PreTrainedConfig, PreTrainedModel
 
 from lrp_axioms.numeric.models.identity import REGISTERED, is_stock, tables_of
 
-OWN = tuple(
-    f"lrp_axioms.{name}"
-    for name in ("numeric.engine.", "numeric.methods.lrp", "numeric.models.", "numeric.targets.",
-                 "axioms.composites", "axioms.kinds")
-)  # fmt: skip
+OWN = (
+    "lrp_axioms.numeric.engine.",
+    "lrp_axioms.numeric.methods.lrp",
+    "lrp_axioms.numeric.models.",
+    "lrp_axioms.numeric.targets.",
+    "lrp_axioms.axioms.composites",
+    "lrp_axioms.axioms.kinds",
+)
 """Files of this package whose functions decide on operations."""
 CACHES = ("CALLS", "_AT_ZERO")
 """Their tables that grow from call to call, and change no answer."""
