@@ -110,7 +110,8 @@ def _parts_of(
         several = "s" * (len(names) != 1)
         raise ValueError(
             f"{reprlib.repr(text)} has {len(names)} {by}{several}: without two of them nothing is "
-            "left to attend to; pass a longer text" + ", or by='token'" * (by != "token")
+            "left to attend to; "
+            + ("pass a longer text" if by == "token" else "pass a longer text, or by='token'")
         )
     return inputs, names, numbers
 
