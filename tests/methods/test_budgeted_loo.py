@@ -91,17 +91,21 @@ def test_a_text_shorter_than_the_budget_is_exact_beside_longer_ones(classifier, 
     close(found.relevance[1], exact[1], tolerance=1e-5)
 
 
+def assert_errors_are_of_the_flow(found, missed, flow):
+    """Two root mean squares of the errors in the tokens left out, for each unit of flow."""
+    for row in range(3):
+        alone = found.details["by_token"][row] == 1
+        ratio = missed[row, alone].square().sum().sqrt() / flow[row, alone].square().sum().sqrt()
+        want = torch.where(alone, 0.0, 2 * ratio * flow[row])
+        close(found.details["error"][row], want, tolerance=1e-4)
+
+
 def test_an_error_is_the_flow_of_a_token_by_the_errors_of_those_left_out(
     classifier, inputs, exact, first_order
 ):
     flow = first_order.details["heads"].abs().sum(dim=(1, 2))
     found = attribute(classifier.model, inputs, "budgeted-loo", budget=3)
-    for row in range(3):
-        alone = found.details["by_token"][row] == 1
-        missed = (exact - first_order.relevance)[row, alone].square().sum().sqrt()
-        ratio = missed / flow[row, alone].square().sum().sqrt()
-        want = torch.where(alone, 0.0, 2 * ratio * flow[row])
-        close(found.details["error"][row], want, tolerance=1e-4)
+    assert_errors_are_of_the_flow(found, exact - first_order.relevance, flow)
 
 
 @pytest.mark.parametrize("side", ["left", "right"])
@@ -141,12 +145,7 @@ def test_before_a_next_token_every_flow_has_six_means_added(prompts, budget):
     flow = flow + 6 * flow.mean(dim=1, keepdim=True)
     exact = of_prompts(prompts, "loo").relevance
     found = of_prompts(prompts, "budgeted-loo", budget=budget)
-    for row in range(3):
-        alone = found.details["by_token"][row] == 1
-        missed = (exact - first_order.relevance)[row, alone].square().sum().sqrt()
-        ratio = missed / flow[row, alone].square().sum().sqrt()
-        want = torch.where(alone, 0.0, 2 * ratio * flow[row])
-        close(found.details["error"][row], want, tolerance=1e-4)
+    assert_errors_are_of_the_flow(found, exact - first_order.relevance, flow)
 
 
 def test_no_token_behind_the_row_that_is_read_is_left_out_or_has_an_error(prompts):
