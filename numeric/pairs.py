@@ -1,7 +1,7 @@
 """Explains which words of a text act together: ``interactions(model, tokenizer, text)``."""
 
 import reprlib
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from typing import Any
 
@@ -30,7 +30,7 @@ BY_TOKEN = "pass the id of a token to put in place, removal=tokenizer.mask_token
 def interactions(
     model: PreTrainedModel | Any,
     tokenizer: PreTrainedTokenizerBase | None,
-    text: str | tuple[str, str],
+    text: str | tuple[str, str] | Mapping[str, Tensor],
     *,
     target: Label | Target = None,
     by: str = "token",
@@ -42,9 +42,10 @@ def interactions(
 ) -> Interactions:
     """Returns I_ij = f(x) - f(x without i) - f(x without j) + f(x without both), of all pairs.
 
-    i and j are tokens, words or sentences of ``text`` (``by`` "token", "word" or "sentence"), one
-    text or a pair of texts, and f is the logit of ``target``, as in ``attribute``.  Parts are left
-    out by the attention mask, as in Leave-One-Out, ``batch_size`` copies of the text to a pass.
+    i and j are tokens, words or sentences of ``text`` (``by`` "token", "word" or "sentence"), and f
+    is the logit of ``target``, as in ``attribute``.  ``text`` is one text, a pair of texts, or the
+    inputs of one text without padding, such as a tokenizer makes of a text that it cuts.  Parts are
+    left out by the attention mask, as in Leave-One-Out, ``batch_size`` copies to a pass.
     ``pairs="exact"`` takes one forward pass for each pair.
     ``pairs="estimated"`` takes a forward and a backward pass for each part instead
     (``methods.pair_losses.estimated``), and then leaves out the ``budget`` pairs with the largest
@@ -97,9 +98,9 @@ def interactions(
 
 def _parts_of(
     model: Any, tokenizer: Any, text: Any, by: str
-) -> tuple[dict[str, Tensor], list[str], list[int]]:
+) -> tuple[Mapping[str, Tensor], list[str], list[int]]:
     """Returns a text's inputs, the names of its parts, and the number of each token's part."""
-    inputs = inputs_of(model, tokenizer, [text])
+    inputs = text if isinstance(text, Mapping) else inputs_of(model, tokenizer, [text])
     ids = inputs["input_ids"][0].tolist()
     if by == "token":
         names = [str(tokenizer.convert_ids_to_tokens(x) or x) for x in ids]
@@ -173,8 +174,13 @@ def _check(text: object, by: object, pairs: object, budget: object, seed: object
     """Raises ValueError that lists all bad options."""
     units = ("token", *UNITS)
     wrong = []
-    if not isinstance(text, str) and not (isinstance(text, tuple) and len(text) == 2):
-        wrong.append(f"text={reprlib.repr(text)}: pass one text, or a pair (a, b)")
+    if isinstance(text, Mapping):
+        ids, mask = (text.get(name) for name in ("input_ids", "attention_mask"))
+        padded = mask is not None and not torch.as_tensor(mask).all()
+        if not isinstance(ids, Tensor) or ids.ndim != 2 or len(ids) != 1 or padded:
+            wrong.append("text is a batch: pass the inputs of one text, without padding")
+    elif not isinstance(text, str) and not (isinstance(text, tuple) and len(text) == 2):
+        wrong.append(f"text={reprlib.repr(text)}: pass one text, a pair (a, b), or inputs")
     if by not in units:
         wrong.append(f"by={by!r}: pass one of {', '.join(units)}")
     if pairs not in WAYS:

@@ -1,5 +1,9 @@
 """Cuts a text to the positions of a model, where a user asks for it."""
 
+import re
+from bisect import bisect_left
+from collections.abc import Callable, Sequence
+
 from lrp_axioms.benchmarks.commands.output import note
 from lrp_axioms.numeric.models.facts import facts_of
 
@@ -35,3 +39,49 @@ def cut(loaded, text: str | tuple[str, str], tokens: int, *, truncate: bool):
         loaded.tokenizer.truncation_side = before
     note(f"--truncate: the {kept} {limit} of {tokens} tokens are explained")
     return inputs
+
+
+def cut_prompt(
+    loaded,
+    text: str,
+    *,
+    asked: Callable[[str], object],
+    count: int,
+    answers: Sequence[str | None],
+) -> str:
+    """Returns a text that a model can go on with, cut at its beginning if it is too long.
+
+    ``asked`` makes a prompt of the text: the text itself, or a chat with its message.  The prompt
+    has room for ``count`` written tokens and each of the ``answers``.  The text begins with a word
+    then, or within a word that is too long.  An encoder with a decoder reads the first words.
+    Raises ValueError where no part of the text fits.
+    """
+    from lrp_axioms.numeric.generation.prompts import text_of_chat
+    from lrp_axioms.numeric.models.texts import ids_once, tokenized
+
+    facts, tokenizer = facts_of(loaded.model), loaded.tokenizer
+
+    def size(part: str) -> int:
+        prompt = asked(part)
+        whole = prompt if isinstance(prompt, str) else text_of_chat(tokenizer, prompt)
+        return len(ids_once(tokenizer, whole))
+
+    written = [tokenized(tokenizer, x, add_special_tokens=False)["input_ids"] for x in answers if x]
+    behind = 0 if facts.two else max([count, *map(len, written)]) - 1  # the last one is not read
+    limit = min(facts.positions, facts.made_for)
+    room = max(limit - behind, 0)
+    if (whole := size(text)) <= room:
+        return text
+    for word in (r"\S+", r"(?s)."):
+        bounds = [x.span() for x in re.finditer(word, text)]
+        starts, ends = zip(*bounds, strict=True)
+        parts = [text[:x] for x in ends[::-1]] if facts.two else [text[x:] for x in starts]
+        first = bisect_left(range(len(parts)), 1, key=lambda n: size(parts[n]) <= room)
+        if first < len(parts):
+            kept, part = "first" if facts.two else "last", parts[first]
+            note(f"--truncate: the {kept} {size(part)} of {whole} tokens of the prompt are read")
+            return part
+    raise ValueError(
+        f"--truncate: the answer leaves {room} of {limit} positions to the prompt, and no part of "
+        "the text fits; ask for a shorter answer"
+    )

@@ -89,7 +89,8 @@ def explain(
         Path | None,
         typer.Option(
             help="With --generate: a folder for finished rows, from which a killed call goes on; "
-            "for several texts, it holds text-1, text-2 and so on."
+            "for several texts, it holds text-1, text-2 and so on, in a folder for each of several "
+            "methods."
         ),
     ] = None,
     budget: Annotated[
@@ -146,11 +147,11 @@ def explain(
         columns = None if span is None else span_of(span, target, column, contrast)
         option, known = ("--layers --method", WITH_RULES) if by_layer else ("--method", METHODS)
         methods = names_of(option, [method], known)
-        options = options_of(methods, budget)
+        budgets = budgets_of(methods, budget)
         check_names("--dtype", [dtype], DTYPES)
     if writes:
-        options |= {"contrast": contrast, "segments": named, "keep": keep}
-        options |= {"reply": reply, "chat": chat}
+        options = {"contrast": contrast, "segments": named, "keep": keep}
+        options |= {"reply": reply, "chat": chat, "budgets": budgets}
         options |= {"by": by, "methods": methods, "html": html, "png": png, "device": device}
         options |= {"dtype": dtype, "truncate": truncate}
         return generated.explain(model, texts, generate, called=called, **options)
@@ -173,7 +174,7 @@ def explain(
         found = []
         with noting():
             for method in methods:
-                own = at | (options if method in BUDGETED else {})
+                own = at | budgets.get(method, {})
                 one = partial(explain_text, loaded, method=method, options=own, **given)
                 found += each(texts, one, called)
     wrote = [html]
@@ -189,8 +190,8 @@ def explain(
     present(parts, parts if by_layer else summary(found), wrote=wrote)
 
 
-def options_of(methods: Sequence[str], budget: int | None) -> dict[str, int]:
-    """Returns the options of methods; ValueError for a budget where no method has one."""
+def budgets_of(methods: Sequence[str], budget: int | None) -> dict[str, dict[str, int]]:
+    """Returns the budget of each method that has one; ValueError where no method has one."""
     if budget is None:
         return {}
     if not {*methods} & {*BUDGETED}:
@@ -200,7 +201,7 @@ def options_of(methods: Sequence[str], budget: int | None) -> dict[str, int]:
         )
     if budget < 1:
         raise ValueError(f"--budget {budget}: pass a number of forward passes, at least 1")
-    return {"budget": budget}
+    return {method: {"budget": budget} for method in methods if method in BUDGETED}
 
 
 def model_and_texts(words: list[str], default: str) -> tuple[str, list[str]]:

@@ -2,7 +2,7 @@
 
 from collections.abc import Iterator, Sequence
 from dataclasses import replace
-from itertools import count as count_from
+from functools import partial
 from pathlib import Path
 
 from rich.console import RenderableType
@@ -76,6 +76,7 @@ def explain(
     chat,
     by,
     methods,
+    budgets,
     html,
     png,
     device,
@@ -87,17 +88,9 @@ def explain(
 ) -> None:
     """Explains a ``reply``, or up to ``count`` tokens that a model writes, behind each text."""
     with mendable():
-        if truncate:
-            raise ValueError(
-                "--truncate: --generate and --answer read the whole text; leave it out"
-            )
-        method, *others = methods
-        if others:
-            raise ValueError(
-                f"--method {','.join(methods)}: pass one method with --generate and --answer"
-            )
         with loading("the model"):
             from lrp_axioms import explain_generation
+            from lrp_axioms.benchmarks.commands.cutting import cut_prompt
             from lrp_axioms.benchmarks.commands.explained import each, hint_to_quote, note_unknown
             from lrp_axioms.benchmarks.sources import models
 
@@ -107,34 +100,46 @@ def explain(
         note_unknown(loaded, [*texts, options["contrast"] or "", reply or ""])
         if chat and not loaded.tokenizer.chat_template:
             raise ValueError(f"--chat: the tokenizer of {name} has no chat template; leave it out")
-        options |= {"method": method}
+        prompts, asked = texts, lambda text: [{"role": "user", "content": text}] if chat else text
+        if truncate:
+            behind = {"count": count or 1, "answers": [reply, options["contrast"]]}
+            prompts = each(texts, partial(cut_prompt, loaded, asked=asked, **behind), called)
         options |= {"answer": reply} if count is None else {"max_new_tokens": count}
-        numbers = count_from(1)
+        found = []
         with noting(), problems.status("explaining what is written") as status:
+            for method in methods:
+                folders = iter(_folders(keep, len(texts), method if methods[1:] else ""))
 
-            def of_one(text):
-                folder = keep if len(texts) == 1 else keep and keep / f"text-{next(numbers)}"
-                tell = lambda n, _row: status.update(f"explained {n + 1} written tokens")
-                kept = {"keep": folder, "each": tell} if keep else {}
-                prompt = [{"role": "user", "content": text}] if chat else text
-                return explain_generation(loaded.model, loaded.tokenizer, prompt, **options, **kept)
+                def of_one(text, method=method, folders=folders):
+                    tell = lambda n, _row: status.update(f"explained {n + 1} written tokens")
+                    kept = {"keep": next(folders), "each": tell} if keep else {}
+                    how = options | kept | {"method": method} | budgets.get(method, {})
+                    return explain_generation(loaded.model, loaded.tokenizer, asked(text), **how)
 
-            found = each(texts, of_one, called)
+                found += each(prompts, of_one, called)
     title = Path(name).resolve().name if Path(name).is_dir() else name
     found = [replace(x, model=title) for x in found]
     wrote = write_each("--html", html, found, lambda x: x.html(by).encode())
     found = [x if by == "token" else x.by(by) for x in found]
     wrote += write_each("--png", png, found, lambda x: x.png())
-    facts = [{"text": text} | _facts(x) for text, x in zip(texts, found, strict=True)]
-    answer(model=name, method=method, by=by, texts=facts, wrote=wrote)
+    facts = [{"text": x} | _facts(y) for x, y in zip(texts * len(methods), found, strict=True)]
+    answer(model=name, method=",".join(methods), by=by, texts=facts, wrote=wrote)
     parts = [part for each in found for part in _parts(each)]
     present(parts, _short(found), wrote=wrote)
+
+
+def _folders(keep: Path | None, count: int, method: str) -> list[Path]:
+    """Returns a folder for the rows of each text by one of several methods, or by "" alone."""
+    if keep is None:
+        return []
+    keep /= method
+    return [keep / f"text-{n + 1}" for n in range(count)] if count > 1 else [keep]
 
 
 def _facts(found) -> dict:
     numbers = {key: getattr(found, key).tolist() for key in ("relevance", "logit", "residual")}
     places = {key: getattr(found, key) for key in ("first", "source", "scale", "contrast")}
-    places["segments"] = found.segments
+    places |= {"segments": found.segments, "method": found.method}
     return {"tokens": found.tokens, "written": "".join(found.written)} | places | numbers
 
 

@@ -25,6 +25,7 @@ from lrp_axioms.benchmarks.commands.options import (
     Contrast,
     Dtype,
     Target,
+    Truncate,
     completing,
 )
 from lrp_axioms.benchmarks.commands.output import answer, note, noting, present
@@ -69,6 +70,7 @@ def interactions(
     parquet: Annotated[
         Path | None, typer.Option(help="Also write all pairs to this Parquet file.")
     ] = None,
+    truncate: Truncate = False,
     dtype: Dtype = "float32",
     device: Annotated[str, typer.Option(help="'cpu', 'cuda', 'cuda:1', 'mps'.")] = "cpu",
 ):
@@ -95,6 +97,7 @@ def interactions(
     with mendable():
         with loading("the model"):
             from lrp_axioms.benchmarks.commands import explained
+            from lrp_axioms.benchmarks.commands.cutting import cut
             from lrp_axioms.benchmarks.commands.targets import parse_target, said_of
             from lrp_axioms.benchmarks.sources import models
             from lrp_axioms.numeric.models.texts import tokenized
@@ -109,6 +112,9 @@ def interactions(
             raise ValueError(f"{len(texts)} texts: pass one at a time")
         text = pair(texts) if loaded.explains == "answer" else texts[0]
         (ids,) = tokenized(loaded.tokenizer, [text])["input_ids"]
+        inputs = cut(loaded, text, len(ids), truncate=truncate)
+        if inputs is not None:
+            (ids,) = inputs["input_ids"].tolist()
         tokens = loaded.tokenizer.convert_ids_to_tokens(ids)
         parts = tokens if by == "token" else named_units(loaded.tokenizer, ids, by)[1]
         if len(parts) > MANY and not estimate:
@@ -117,7 +123,7 @@ def interactions(
         options = {"target": goal, "by": by, "seed": seed, "budget": budget}
         with noting(), loading("pairs"):
             found = interactions_of(
-                loaded.model, loaded.tokenizer, text,
+                loaded.model, loaded.tokenizer, text if inputs is None else inputs,
                 pairs="estimated" if estimate else "exact", **options,
             )  # fmt: skip
         label = found.target[0].tolist()

@@ -51,7 +51,7 @@ def read_prompt(
     """Reads a prompt, its answers and its segments; raises ValueError for unreadable ones."""
     two, hears = facts_of(model).two, model.main_input_name == SOUND
     chat = prompt if is_chat(prompt) and not hears else None
-    text = prompt if chat is None else _of_chat(tokenizer, chat)
+    text = prompt if chat is None else text_of_chat(tokenizer, chat)
     if segments and (hears or not isinstance(text, str)):
         raise ValueError("segments are parts of a text or a chat; pass one as the prompt")
     ids = [] if hears else _ids(tokenizer, text, "prompt", special=True)
@@ -61,7 +61,7 @@ def read_prompt(
     if segments:
         names = find_segments(tokenizer, text, ids, segments)
     elif segments is None and chat is not None:
-        names = find_messages(tokenizer, partial(_of_chat, tokenizer), chat, ids)
+        names = find_messages(tokenizer, partial(text_of_chat, tokenizer), chat, ids)
     return Prompt(
         inputs,
         ids,
@@ -106,7 +106,7 @@ def _ids(tokenizer: PreTrainedTokenizerBase, text: Any, name: str, *, special: b
     return ids
 
 
-def _of_chat(tokenizer: PreTrainedTokenizerBase, messages: Any) -> str:
+def text_of_chat(tokenizer: PreTrainedTokenizerBase, messages: Any) -> str:
     """Writes messages as one text, up to the beginning of the model's answer."""
     messages = [messages] if isinstance(messages, Mapping) else list(messages)
     answers = messages[-1].get("role") == "assistant"

@@ -5,10 +5,12 @@ import json
 import pyarrow.parquet as pq
 import pytest
 import torch
+from transformers import BartConfig, BartForConditionalGeneration
 
 from benchmarks.commands.interactions import MANY
 from benchmarks.sources import models
-from numeric import attribute, explain
+from numeric import attribute, explain, explain_generation
+from numeric.pairs import interactions as pairs_of
 from tests.support.heads import write_heads
 
 
@@ -76,6 +78,80 @@ def test_a_long_text_is_cut_at_its_beginning_for_a_next_token(told):
     assert loaded.tokenizer.truncation_side == "right"
 
 
+def test_pairs_are_of_a_text_that_is_cut(told):
+    text = ("not a bad film " * 15 + ". ") * 10
+    call = ["interactions", "embedded", text, "--truncate", "--by", "sentence"]
+    found = told(*call, "--estimate", "--budget", 0)
+    loaded = models.load("embedded")
+    inputs = loaded.tokenizer([text], return_tensors="pt", truncation=True, max_length=512)
+    how = {"by": "sentence", "pairs": "estimated", "budget": 0}
+    want = pairs_of(loaded.model, loaded.tokenizer, inputs, **how)
+    assert found["pairs"] == want.pairs.tolist()
+    assert found["parts"] == list(want.names)
+    assert found["notes"][0] == "--truncate: the first 512 of 612 tokens are explained"
+
+
+@pytest.mark.parametrize(
+    ("answer", "most"), [(["--generate", 3], 3), (["--answer", "apple pen"], 2)]
+)
+def test_a_prompt_is_cut_at_a_word_and_leaves_room_for_the_answer(told, answer, most):
+    call = ["explain", "embedded-lm", "anna apple bert pen ; " * 20 + "anna", *answer]
+    (found,) = told(*call, "--truncate")["texts"]
+    positions = models.load("embedded-lm").model.config.max_position_embeddings
+    first = positions + 1 - most  # the last token is explained, and not read
+    assert (found["first"], found["text"]) == (first, call[2])
+    kept = call[2].split()[1 - first :]
+    assert [x.strip() for x in found["tokens"][1:first]] == kept
+    loaded = models.load("embedded-lm")
+    prompt = " ".join(kept)
+    how = {"answer": answer[1]} if answer[0] == "--answer" else {"max_new_tokens": 3}
+    want = explain_generation(loaded.model, loaded.tokenizer, prompt, **how)
+    assert found["relevance"] == want.relevance.tolist()
+
+
+def test_the_message_of_a_chat_is_cut_and_its_template_is_not(told, tmp_path):
+    loaded = models.load("embedded-lm")
+    loaded.tokenizer.chat_template = (
+        "bert {% for m in messages %}{{ m.content }} ; anna{% endfor %}"
+    )
+    loaded.model.save_pretrained(tmp_path)
+    loaded.tokenizer.save_pretrained(tmp_path)
+    call = ["explain", tmp_path, "anna apple pen " * 40, "--chat", "--generate", 2, "--truncate"]
+    found = told(*call)
+    tokens = [x.strip() for x in found["texts"][0]["tokens"]]
+    assert len(tokens) == 65
+    assert (tokens[1], tokens[-4:-2]) == ("bert", [";", "anna"])
+    assert "--truncate: the last 63 of 124 tokens of the prompt are read" in found["notes"]
+
+
+def test_an_answer_without_room_for_a_prompt_is_refused(run):
+    call = ("explain", "embedded-lm", "anna apple", "--generate", 64, "--truncate")
+    code, _, err = run(*call)
+    assert (code, "the answer leaves 1 of 64 positions to the prompt" in err) == (2, True)
+
+
+def test_what_is_written_is_explained_by_several_methods(told, tmp_path):
+    texts = ["anna apple bert pen ; anna", "anna pen ; anna"]
+    call = ["explain", "embedded-lm", *texts, "--generate", 1, "--budget", 3]
+    call += ["--method", "cp-lrp,loo", "--html", tmp_path / "a.html", "--keep", tmp_path / "keep"]
+    found = told(*call)
+    assert found["method"] == "cp-lrp,loo"
+    loaded = models.load("embedded-lm")
+    for x, method in zip(found["texts"], ["cp-lrp", "cp-lrp", "loo", "loo"], strict=True):
+        assert x["method"] == method
+        how = {"method": method} | ({"budget": 3} if method == "loo" else {})
+        how |= {
+            "keep": tmp_path / method / x["text"]
+        }  # rows that are kept have passes of their own
+        want = explain_generation(
+            loaded.model, loaded.tokenizer, x["text"], max_new_tokens=1, **how
+        )
+        assert x["relevance"] == want.relevance.tolist()
+    assert len(found["wrote"]) == 4
+    assert {x.parent.name for x in tmp_path.glob("keep/*/text-2")} == {"cp-lrp", "loo"}
+    assert told(*call)["texts"] == found["texts"]
+
+
 def test_an_audit_cuts_as_an_explanation_does(told, tmp_path, checkpoint):
     folder = write_heads(checkpoint, tmp_path) / "classes"
     text = "a fine film . " * 20
@@ -138,3 +214,22 @@ def test_words_are_of_written_texts_alone(run):
     code, _, err = run("explain", "embedded", "a fine film", "--by", "word")
     assert code == 2
     assert "--by word: only with --generate and --answer" in err
+
+
+def test_an_encoder_with_a_decoder_reads_the_first_words_of_a_prompt(told, tmp_path):
+    lm = models.load("embedded-lm")
+    size = {"vocab_size": len(lm.tokenizer), "d_model": 16, "max_position_embeddings": 20}
+    size |= {f"{x}_layers": 1 for x in ("encoder", "decoder")}
+    size |= {f"{x}_attention_heads": 2 for x in ("encoder", "decoder")}
+    torch.manual_seed(0)
+    bart = BartForConditionalGeneration(BartConfig(**size, pad_token_id=0)).eval()
+    bart.save_pretrained(tmp_path)
+    lm.tokenizer.save_pretrained(tmp_path)
+    words = "anna apple bert pen ; " * 8
+    found = told("explain", tmp_path, words, "--answer", "anna pen", "--truncate")
+    (text,) = found["texts"]
+    want = explain_generation(bart, lm.tokenizer, " ".join(words.split()[:19]), answer="anna pen")
+    assert text["source"] == want.source == 20
+    assert text["tokens"] == list(want.tokens)
+    assert text["relevance"] == want.relevance.tolist()
+    assert found["notes"] == ["--truncate: the first 20 of 41 tokens of the prompt are read"]

@@ -274,6 +274,12 @@ FAULTS = {
     "one sentence": ({"by": "sentence", "text": "a film"}, "1 sentence: without"),
     "no text": ({"text": ""}, "text"),
     "two texts": ({"text": ["a film", "a play"]}, "one text"),
+    "two rows": ({"text": {"input_ids": torch.ones(2, 5).long()}}, "inputs of one text, without"),
+    "no ids": ({"text": {"attention_mask": torch.ones(1, 5)}}, "inputs of one text, without"),
+    "padding": (
+        {"text": {"input_ids": torch.ones(1, 5).long(), "attention_mask": torch.eye(5)[:1]}},
+        "inputs of one text, without padding",
+    ),
     "a class": ({"target": 7}, r"target \[7\] out of range"),
 }
 
