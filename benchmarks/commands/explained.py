@@ -53,7 +53,7 @@ class Explained:
             "said": self.said,
             "logit": a.logit[0].item(),
             "residual": a.residual[0].item(),
-            "tokens": self.section.tokens,
+            "tokens": [str(n) if x is None else x for n, x, _ in a.lines(0)],
             "relevance": self.section.relevance,
             "layers": [
                 {key: getattr(m, key) for key in ("where", "columns", "tokens")}

@@ -14,6 +14,7 @@ from lrp_axioms.numeric.auditing.meanings import MEANINGS
 from lrp_axioms.numeric.auditing.rounding import accounts, balance, by_kind, signed
 from lrp_axioms.numeric.auditing.terminal import span
 from lrp_axioms.numeric.results import render
+from lrp_axioms.numeric.results.spelled import readable
 
 TEMPLATES = Environment(
     autoescape=True, undefined=StrictUndefined, trim_blocks=True, lstrip_blocks=True
@@ -43,10 +44,11 @@ def page(facts: Mapping[str, Any]) -> str:
 
 def _tokens(tokens: list[dict[str, Any]]) -> list[dict[str, Any]]:
     values = [entry["relevance"] for entry in tokens]
-    looks = zip(tokens, render.colours(values), render.underlined(values), strict=True)
+    names = readable([entry["token"] for entry in tokens])
+    looks = zip(tokens, names, render.colours(values), render.underlined(values), strict=True)
     return [
-        entry | {"background": render.shade(colour), "underlined": against}
-        for entry, colour, against in looks
+        entry | {"token": name, "background": render.shade(colour), "underlined": against}
+        for entry, name, colour, against in looks
     ]
 
 

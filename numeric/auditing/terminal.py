@@ -12,6 +12,7 @@ from rich.text import Text
 from lrp_axioms.numeric.auditing.meanings import MEANINGS
 from lrp_axioms.numeric.auditing.rounding import accounts, balance, by_kind, signed
 from lrp_axioms.numeric.results import render
+from lrp_axioms.numeric.results.spelled import readable
 
 MOST_TOKENS = 40  # longer inputs are coloured only; their numbers are in the other forms
 MOST_PLACES = 2
@@ -48,7 +49,7 @@ def summary(facts: Mapping[str, Any]) -> Iterator[RenderableType]:
     tokens, relevance = (
         [entry[key] for entry in facts["tokens"]] for key in ("token", "relevance")
     )
-    words, *_ = render.terminal(tokens, relevance)
+    words, *_ = render.terminal(readable(tokens), relevance)
     words.no_wrap, words.overflow = True, "ellipsis"
     yield words
     yield from _causes(facts, MOST_CAUSES)
@@ -108,7 +109,7 @@ def _header(facts: Mapping[str, Any]) -> Iterator[RenderableType]:
 
 
 def _tokens(facts: Mapping[str, Any]) -> Iterator[RenderableType]:
-    tokens = [entry["token"] for entry in facts["tokens"]]
+    tokens = readable([entry["token"] for entry in facts["tokens"]])
     relevance = [entry["relevance"] for entry in facts["tokens"]]
     said = render.legend(facts["explains"])
     words, legend, table = render.terminal(tokens, relevance, said)

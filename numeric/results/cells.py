@@ -5,6 +5,7 @@ from collections.abc import Iterator, Sequence
 from jinja2 import Environment
 
 from lrp_axioms.numeric.results import render
+from lrp_axioms.numeric.results.spelled import readable
 from lrp_axioms.numeric.spelling import printable
 
 Lines = Sequence[tuple[int, str | None, float]]
@@ -42,10 +43,11 @@ def _shade_tokens(lines: Lines) -> Iterator[dict[str, object]]:
     """Yields transparent colours, so that letters keep the colour of their page."""
     top = max((abs(value) for *_, value in lines), default=0.0) or 1.0
     against = render.underlined([value for *_, value in lines])
-    for (position, token, value), marked in zip(lines, against, strict=True):
+    names = readable([str(n) if token is None else token for n, token, _ in lines])
+    for (*_, value), token, marked in zip(lines, names, against, strict=True):
         hue = "31,119,255" if value < 0 else "235,40,40"
         yield {
-            "token": position if token is None else token,
+            "token": token,
             "value": f"{value:+z.4f}",
             "colour": f"{hue},{0.55 * abs(value) / top:.2f}",
             "line": ";text-decoration:underline" if marked else "",

@@ -18,6 +18,7 @@ from lrp_axioms.axioms.extras import need
 from lrp_axioms.numeric.results import pair_page, pictures, render
 from lrp_axioms.numeric.results.render import LEAST
 from lrp_axioms.numeric.results.result import Attribution, made, section
+from lrp_axioms.numeric.results.spelled import readable
 from lrp_axioms.numeric.spelling import printable
 
 if TYPE_CHECKING:
@@ -63,7 +64,7 @@ class Interactions(Attribution):
     @property
     def names(self) -> list[str]:
         """The parts: tokens, words or sentences."""
-        return [str(name) for _, name, _ in self.lines(0)]
+        return readable([str(name) for _, name, _ in self.lines(0)])
 
     @property
     def labels(self) -> list[str]:

@@ -14,6 +14,7 @@ from torch import Tensor
 from lrp_axioms.numeric.results import render
 from lrp_axioms.numeric.results.render import Cell, LayerMap
 from lrp_axioms.numeric.results.result import Attribution
+from lrp_axioms.numeric.results.spelled import readable
 
 CELL = 5  # characters, four of them for a number
 
@@ -28,7 +29,7 @@ def layer_maps(a: Attribution, tokens: Sequence[str], *, shifted: bool = False) 
     for path, relevance in a.inside.items():
         where, _, number = re.split(r"([.#])(?=\d+$)", path)
         stacks.setdefault((where, relevance.numel()), {})[number] = relevance.flatten()
-    maps = []
+    maps, tokens = [], readable(tokens)
     for (where, length), columns in stacks.items():
         names: Sequence[str] = [str(n) for n in range(length)]
         if length == len(tokens):

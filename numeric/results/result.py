@@ -14,6 +14,7 @@ from transformers import PreTrainedTokenizerBase
 from lrp_axioms.axioms.extras import need
 from lrp_axioms.numeric.results import cells, overlays, pictures, render, stored
 from lrp_axioms.numeric.results.render import LayerMap
+from lrp_axioms.numeric.results.spelled import readable
 from lrp_axioms.numeric.results.words import named_units
 from lrp_axioms.numeric.spelling import printable
 
@@ -246,7 +247,7 @@ def section(
     ``number`` names the explained number.
     """
     lines = a.lines(sample)
-    tokens = [str(n) if token is None else token for n, token, _ in lines]
+    tokens = readable([str(n) if token is None else token for n, token, _ in lines])
     relevance = [value for *_, value in lines]
     title = f"{a.method}: why {why or f'target {a.target[sample].tolist()}'}?"
     legend = render.legend(explains)
