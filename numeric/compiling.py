@@ -59,7 +59,6 @@ def compiled(
     *,
     epsilon: float = 0.0,
     share: str | None = None,
-    disable: bool = False,
     **options: Any,
 ) -> Iterator[Callable[..., Attribution]]:
     """Yields ``explain(inputs, target=None)``, which runs ``attribute`` by ``torch.compile``.
@@ -72,8 +71,6 @@ def compiled(
     With ``dynamic=True`` one graph serves all shapes that take one path through the model's code.
     The graph shares the model's weights and sees every write into them; it does not see modules
     that are replaced inside the block.
-    With ``disable=True`` nothing is compiled: each call is ``attribute``, but the search through
-    the model is done once for the block.
     Raises the errors of ``attribute``, and ValueError for methods that are no rules.
     """
     known = list(inspect.signature(torch.compile).parameters)[1:]  # behind the model
@@ -83,39 +80,33 @@ def compiled(
             f"compiled() has no option {', '.join(map(repr, unknown))}; it has epsilon, share and "
             f"those of torch.compile: {', '.join(known)}"
         )
-    if type(disable) is not bool:
-        raise ValueError(f"disable={disable!r}: pass True or False")
     name, composite, share = composite_of(method, share)
     check_share(share)
     modules = check_model(model)
-    if is_altered(model) and not disable:
+    if is_altered(model):
         raise ValueError(
-            "hooks or replaced forwards run while a graph is traced, and never again; pass "
-            "disable=True, or remove them for the block"
+            "hooks or replaced forwards run while a graph is traced, and never again; call "
+            "attribute(), or remove them for the block"
         )
     check_stabiliser(epsilon, model.dtype)
     used: dict[str, Any] = {"epsilon": epsilon, "share": share}
-    run = partial(lrp, composite=composite, **used)
-    graphs = None if disable else _Graphs(run, options)
+    graphs = _Graphs(partial(lrp, composite=composite, **used), options)
     ended: list[bool] = []
     head = facts_of(model).head
 
     def explain(inputs: Mapping[str, Tensor], target: Label | Target = None) -> Attribution:
-        if not disable and (isinstance(target, Target) or head not in (CLASSES, NEXT)):
+        if isinstance(target, Target) or head not in (CLASSES, NEXT):
             raise ValueError(
                 f"target={target!r}: graphs explain a class, or a language model's next token, of "
-                f"{type(model).__name__}: pass disable=True, or call attribute()"
+                f"{type(model).__name__}: call attribute()"
             )
         if ended:
             raise RuntimeError(
                 "the block of compiled() has ended, and with it the rules; call inside the block, "
                 "or open another"
             )
-        quick = graphs.run if graphs else run
-        (found,) = run_method(
-            model, inputs, [target], name, quick, used, modules=modules, composite=composite
-        )
-        return found
+        how: dict[str, Any] = {"modules": modules, "composite": composite}
+        return run_method(model, inputs, [target], name, graphs.run, used, **how)[0]
 
     try:
         yield explain
@@ -166,7 +157,7 @@ class _Graphs:
         except RuntimeError as error:  # tensors without values
             raise RuntimeError(
                 f"{type(model).__name__} computes different things by the values of tensors, which "
-                f"one graph cannot ({error}); pass disable=True, or call attribute()"
+                f"one graph cannot ({error}); call attribute()"
             ) from error
         found.append((_serves(traced), torch.compile(traced, **self.options)))
         return found[-1][1]

@@ -13,7 +13,6 @@ from numeric.methods.amplification import AmplifiedRelevance
 from numeric.methods.catalogue import WITH_RULES
 from tests.support import cases
 from tests.support.changes import ACT, LAYER, on, then
-from tests.support.uses import in_a_block
 
 PLACE = LAYER(0) + ACT
 
@@ -84,8 +83,6 @@ def test_a_function_that_is_infinite_at_zero_is_warned_of_and_noted_by_the_audit
         attribute(model, one, "cp-lrp")
     (note,) = [x for x in audit(model, one, CP_LRP).notes if "amplified" in x]
     assert PLACE in note
-    with pytest.warns(AmplifiedRelevance):
-        in_a_block(model, one)
 
 
 def test_a_sweep_warns_its_caller_of_all_composites_once_and_shares_their_passes(infinite, asked):

@@ -16,7 +16,6 @@ POINTS = 12  # of each use; all of them when this is large
 
 
 USES = {name: use for name, use in uses.USES.items() if name != "audit"}
-USES["compiled"] = lambda *given: uses.in_a_block(*given).relevance
 
 
 class Interrupt(BaseException):

@@ -150,9 +150,9 @@ def encoded():
     return {key: x[:1] for key, x in cases.tiny_batch().items()}
 
 
-def by_graphs(model, inputs, method="attnlrp", target=None):
+def by_graphs(model, inputs, method):
     with compiled(model, method, disable=True) as explain:
-        return explain(inputs, target)
+        return explain(inputs)
 
 
 BY_METHOD = {
@@ -175,7 +175,7 @@ def test_a_method_is_a_name_or_a_composite(name):
 
 
 BY_TARGET = {
-    "attribute": attribute, "audit": audit, "compiled": by_graphs,
+    "attribute": attribute, "audit": audit,
     "attribute_each": lambda *given, target: attribute_each(*given, targets=[target])[0],
     "sweep": lambda *given, target: sweep(*given, ["attnlrp"], target),
     "softmax_errors": softmax_errors,

@@ -24,7 +24,6 @@ from numeric import (
     attribute,
     attribute_each,
     audit,
-    compiled,
     explain_generation,
     interactions,
     sweep,
@@ -68,11 +67,6 @@ def acting(model, _inputs, **options):
 
 def mixes(model, inputs):
     return list(vars(sweep(model, inputs, [ATTNLRP, CP_LRP])).values())
-
-
-def kept(model, inputs):
-    with compiled(model, disable=True) as explain:
-        return [explain(inputs).relevance, explain(inputs, [0, 2]).relevance]
 
 
 def curves(model, inputs):
@@ -157,7 +151,6 @@ FULLY = EVERYWHERE | {
     },
     "padding as baseline": partial(explained, method="integrated-gradients", baseline="pad"),
     "sweep": mixes,
-    "rules kept": kept,
     "curves": curves,
     "softmax errors": errors,
     "several targets": several,

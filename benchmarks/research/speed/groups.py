@@ -3,8 +3,7 @@
 GROUPS = {
     "time of LRP": (
         "Seconds of one explanation over seconds of plain gradient × input of the same BERT-base "
-        "(random weights, parameters frozen) on the same batch; below 1 LRP is faster. 'Rules "
-        "kept': inside `numeric.compiled(..., disable=True)`, which compiles nothing; 'compiled': "
+        "(random weights, parameters frozen) on the same batch; below 1 LRP is faster. 'Compiled': "
         "inside `numeric.compiled(...)`, without the compiler's own time."
     ),
     "mask relevance": (

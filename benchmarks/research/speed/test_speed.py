@@ -31,7 +31,6 @@ SMALL = dict(
 SIZES = [(batch, tokens) for batch in (1, 8, 32) for tokens in (32, 128, 512)]
 FOR_MEMORY = [(1, 32), (8, 128), (1, 512)]
 LRP = ("attnlrp", "cp-lrp")
-IN_A_BLOCK = {"rules kept": {"disable": True}, "compiled": {}}
 MEMORY_GOAL, MEMORY_BOUND = 1.02, 1.10  # the bound holds in every test run
 ROUGHLY_TOKENS = 1024  # of a batch, that are timed in ROUNDS rounds and checked
 ROUNDS = 9
@@ -118,11 +117,10 @@ def test_lrp_takes_about_the_time_of_a_gradient(model, size, timed, ratios):
 
 
 @pytest.mark.filterwarnings("ignore")  # of the compiler
-@pytest.mark.parametrize("way", IN_A_BLOCK)
-def test_lrp_in_a_block_is_timed_too(model, way, timed, ratios):
-    size = SIZES[0]  # the smallest, where the fixed cost of a block weighs most
+def test_compiled_lrp_is_timed_too(model, timed, ratios):
+    size = SIZES[0]
     inputs = text(model, size, timed)
-    options = IN_A_BLOCK[way] | ({} if timed else {"backend": "eager"})
+    options = {} if timed else {"backend": "eager"}
     functions = {}
     with ExitStack() as blocks:
         blocks.callback(torch._dynamo.reset)
@@ -130,7 +128,7 @@ def test_lrp_in_a_block_is_timed_too(model, way, timed, ratios):
             explain = blocks.enter_context(compiled(model, name, **options))
             functions[name] = lambda explain=explain: explain(inputs).relevance
         for name, values in over_gradient(functions, model, inputs, size, timed).items():
-            where = f"{label(model, name, size)}, {way}"
+            where = f"{label(model, name, size)}, compiled"
             ratios.note(where, values, group="time of LRP", goal=goal(name, size[1]))
 
 

@@ -1,10 +1,12 @@
 """Overhead of blocks and files, and gain of a second worker, as ratios within one run.
 
-python -m benchmarks.research.speed.scale.throughput [--workers]
+python -m benchmarks.research.speed.scale.throughput [--gradient] [--workers]
 
 The overhead is measured in processor time, which other programs hardly change: ``attribute``
-against a plain loop that explains the same blocks and writes them to one file.  --workers measures
-two workers of Ray against one on the clock, which means something on an idle machine alone.
+against a plain loop that explains the same blocks and writes them to one file.  --gradient measures
+the pace of ``attribute`` by a loop of gradient × input over batches of equal lengths, which writes
+nothing.  --workers measures two workers of Ray against one on the clock, which means something on
+an idle machine alone.
 """
 
 import argparse
@@ -23,7 +25,7 @@ from lrp_axioms.benchmarks.experiments import explained, text
 from lrp_axioms.benchmarks.experiments.rows import Row
 from lrp_axioms.benchmarks.running import blocks
 from lrp_axioms.benchmarks.running.threads import one_thread
-from lrp_axioms.benchmarks.running.timing import alternate
+from lrp_axioms.benchmarks.running.timing import alternate, plain_gradient
 from lrp_axioms.benchmarks.running.workers import IN_PROCESS, Engine
 from lrp_axioms.benchmarks.sources import data, models
 
@@ -59,6 +61,15 @@ def ours(classifier: models.Classifier, texts: list[str], *, engine: Engine = IN
         explained.explain_texts(classifier, texts, name="embedded", output=output, engine=engine)
 
 
+def gradient(classifier: models.Classifier, texts: list[str]) -> None:
+    """Explains batches by gradient × input: all texts by length, so that padding is rare."""
+    tokens = sorted(classifier.tokenizer(texts)["input_ids"], key=len)
+    for start in range(0, len(tokens), text.SHARD[0]):
+        batch = {"input_ids": tokens[start : start + text.SHARD[0]]}
+        inputs = classifier.tokenizer.pad(batch, return_tensors="pt")
+        plain_gradient(classifier.model, inputs)
+
+
 def ratios(functions: dict[str, Callable], *, repeats: int, clock: Callable) -> list[float]:
     """Divides times of the second function by times of the first, round by round."""
     first, second = alternate(functions, repeats=repeats, clock=clock, device="cpu").values()
@@ -66,11 +77,14 @@ def ratios(functions: dict[str, Callable], *, repeats: int, clock: Callable) -> 
 
 
 def overhead(count: int, repeats: int) -> list[float]:
-    classifier, texts = models.load(), sentences(count)
-    functions = {
-        "plain": partial(plain, classifier, texts),
-        "ours": partial(ours, classifier, texts),
-    }
+    given = models.load(), sentences(count)
+    functions = {"plain": partial(plain, *given), "ours": partial(ours, *given)}
+    return ratios(functions, repeats=repeats, clock=time.process_time)
+
+
+def pace(count: int, repeats: int) -> list[float]:
+    given = models.load(), sentences(count)
+    functions = {"ours": partial(ours, *given), "gradient": partial(gradient, *given)}
     return ratios(functions, repeats=repeats, clock=time.process_time)
 
 
@@ -110,12 +124,17 @@ def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
     parser.add_argument("--texts", type=int, default=1024)
     parser.add_argument("--repeats", type=int, default=5)
+    parser.add_argument("--gradient", action="store_true", help="by a loop of gradient × input")
     parser.add_argument("--workers", action="store_true", help="two of Ray against one")
     chosen = parser.parse_args()
+    measure, name = overhead, "time of attribute over a plain loop"
+    if chosen.gradient:
+        measure, name = pace, "pace of attribute over a loop of gradient × input"
+    if chosen.workers:
+        measure, name = workers, "pace of two workers over one"
     print(f"{os.getloadavg()[0]:.1f} programs at work on {os.cpu_count()} cores")
     with one_thread():
-        found = (workers if chosen.workers else overhead)(chosen.texts, chosen.repeats)
-    name = "two workers over one" if chosen.workers else "attribute over a plain loop"
+        found = measure(chosen.texts, chosen.repeats)
     print(f"{name}: {statistics.median(found):.3f} [{min(found):.3f}, {max(found):.3f}]")
 
 
