@@ -13,6 +13,7 @@ from itertools import accumulate
 from pathlib import Path
 
 import torch
+from torch import Tensor
 
 from lrp_axioms import Attribution, attribute
 from lrp_axioms.axioms.composites import Composite, UnassignedOperation
@@ -175,16 +176,14 @@ def maps(row: Row, classifier: Classifier, data: Texts, shard: Sequence[int]) ->
     model = classifier.model
     inputs, special = in_batch(classifier, data, shard)
     batch = prepare(model, inputs)
-    with torch.inference_mode():
-        logits = model(**batch.arguments()).logits
-    if logits.ndim == 3:  # of the token that follows each one
-        logits = logits[torch.arange(len(logits)), batch.read]
-    target = logits.argmax(dim=1)
     variants = row.composites(batch.facts.layers)
     if row.sweep:
-        found = _explain_mixes(model, batch, target, [v.method for v in variants.values()])
+        target, found = _explain_mixes(model, batch, [v.method for v in variants.values()])
     else:
-        found = [_explain(classifier, batch, target, variant) for variant in variants.values()]
+        target, found = None, []
+        for variant in variants.values():  # the first one predicts
+            found.append(_explain(classifier, batch, target, variant))
+            target = found[0].target
     present = (batch.attention_mask == 1).cpu()
     rows = lambda x: [line[p].tolist() for line, p in zip(x.cpu(), present, strict=True)]
     lengths = present.sum(dim=1).tolist()
@@ -241,19 +240,24 @@ def _explain(classifier: Classifier, batch: Batch, target, variant: Variant) -> 
         return found
     if model.config.num_labels != 2:
         raise ValueError(f"contrast needs two classes; this model has {model.config.num_labels}")
-    other = attribute(model, inputs, variant.method, 1 - target, **options)
+    other = attribute(model, inputs, variant.method, 1 - found.target, **options)
     parts = ("relevance", "logit", "residual")
     less = {key: getattr(found, key) - getattr(other, key) for key in parts}
     return Attribution(**vars(found) | less | {"details": {}})
 
 
-def _explain_mixes(model, batch: Batch, target, composites) -> list[Attribution]:
-    """Returns the results of ``attribute`` for all composites, from one forward pass."""
+def _explain_mixes(model, batch: Batch, composites) -> tuple[Tensor, list[Attribution]]:
+    """Returns the predicted targets, and the results of ``attribute`` for all composites.
+
+    All come from one forward pass.
+    """
     with warnings.catch_warnings():  # rows compare rules, amplifying ones among them
         warnings.simplefilter("ignore", AmplifiedRelevance)
-        found = sweep(model, batch.arguments(), composites, target)
+        found = sweep(model, batch.arguments(), composites)
     each = zip(found.relevance, found.logit, found.residual, composites, strict=True)
-    return [Attribution(r, target, y, rest, c.name, {}, {}) for r, y, rest, c in each]
+    return found.target, [
+        Attribution(r, found.target, y, rest, c.name, {}, {}) for r, y, rest, c in each
+    ]
 
 
 def read(classifier: Classifier, data: Texts, *, first: int = 0) -> Read:

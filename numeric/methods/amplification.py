@@ -1,7 +1,7 @@
 """Finds relevance that is far larger than the logit, and the operation that amplifies it most."""
 
 from collections.abc import Callable, Iterable
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from functools import cache, partial
 from typing import Any
 
@@ -77,13 +77,38 @@ def amplified(
 ) -> str:
     """Returns the warning about ``relevance``, (batch, token), of the one target, or "".
 
-    Relevance beyond ``BESIDE_LOGIT`` takes a pass for gradient x input, relevance beyond
-    ``BESIDE_GRADIENT`` a second pass, and relevance beyond ``BESIDE_HELD`` a third, for the place.
+    Rows beyond ``BESIDE_LOGIT`` take a pass with norms held, rows beyond ``BESIDE_HELD`` a pass for
+    gradient x input, and rows beyond ``BESIDE_GRADIENT`` a third, for the place.
     """
-    rows = _rows(composite, relevance, logit, sizes(model, batch, readout, share))
+    rows = _beside_logit(relevance, logit)
     if composite is None or not rows.any():
         return ""
+    few = sizes(model, *_only(rows, batch, readout), share)
+    rows[rows.clone()] = _rows(composite, relevance[rows], logit[rows], few)
+    if not rows.any():
+        return ""
     return _told(model, batch, readout, composite, relevance, logit, rows, epsilon)
+
+
+def _beside_logit(relevance: Tensor, logit: Tensor) -> Tensor:
+    return relevance.abs().sum(dim=1) > BESIDE_LOGIT * logit.abs()
+
+
+def _only(rows: Tensor, batch: Batch, readout: Readout) -> tuple[Batch, Readout]:
+    """Returns the examples of a batch where ``rows``, (batch,), is True, and their targets.
+
+    Packed images are not divided: then all ``rows`` become True.
+    """
+    tensors = {key: x for key, x in vars(batch).items() if isinstance(x, Tensor)}
+    if batch.others or any(len(x) != len(rows) for x in tensors.values()):
+        rows[:] = True
+    if rows.all():
+        return batch, readout
+    kept = rows.to(batch.device)
+    parts: dict[str, Any] = {key: x[kept] for key, x in tensors.items()}
+    return replace(batch, **parts), replace(
+        readout, targets=[x.only(kept) for x in readout.targets]
+    )
 
 
 def _rows(
@@ -94,10 +119,10 @@ def _rows(
 ) -> Tensor:
     """Decides for each row of relevance, (batch,), whether it is amplified."""
     size = relevance.abs().sum(dim=1)
-    rows = size > BESIDE_LOGIT * logit.abs()
+    rows = _beside_logit(relevance, logit)
     if composite is None or composite == GRADIENT_X_INPUT:
         return torch.zeros_like(rows)
-    for held, times in ((False, BESIDE_GRADIENT), (True, BESIDE_HELD)):
+    for held, times in ((True, BESIDE_HELD), (False, BESIDE_GRADIENT)):  # the strictest first
         beside = known(held) if rows.any() else None
         if beside is not None:
             rows &= size > times * beside.to(size.device)

@@ -76,6 +76,11 @@ class Chosen:
         parts = {name: x for name, x in vars(self).items() if x is not None}
         return Chosen(**{name: x.to(device) for name, x in parts.items()})
 
+    def only(self, kept: Tensor) -> "Chosen":
+        """Returns the target of some examples: those where ``kept``, (batch,), is True."""
+        present = None if self.present is None else self.present[kept]
+        return replace(self, row=self.row[kept], label=self.label[kept], present=present)
+
     def _places(self, rows: Rows, example: Tensor | None) -> tuple[Tensor, Tensor]:
         """Returns indices of the copies, (copy, 1), and of the rows, (copy, term)."""
         row = self.row if example is None else self.row[example]

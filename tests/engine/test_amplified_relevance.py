@@ -90,7 +90,7 @@ def test_a_sweep_warns_its_caller_of_all_composites_once_and_shares_their_passes
         sweep(*infinite, ["attnlrp", "cp-lrp"])
     assert [each.filename for each in found] == [__file__]
     names = [options["composite"].name for options in asked]
-    assert names == [amplification.GRADIENT_X_INPUT.name, amplification.HELD.name]
+    assert names == [amplification.HELD.name, amplification.GRADIENT_X_INPUT.name]
 
 
 @pytest.mark.parametrize("share", ["embedding", "word"])
@@ -98,6 +98,19 @@ def test_relevance_is_compared_with_gradients_of_its_own_share(share, infinite, 
     with pytest.warns(AmplifiedRelevance):
         attribute(*infinite, "cp-lrp", share=share)
     assert {options["share"] for options in asked} == {share}
+
+
+@pytest.mark.filterwarnings("ignore::lrp_axioms.numeric.methods.amplification.AmplifiedRelevance")
+@pytest.mark.parametrize("rows", [[0], [1], [0, 1]])
+def test_the_gradients_of_no_other_rows_are_taken(rows, monkeypatch):
+    model, inputs = altered(lambda x: torch.log(x.abs()), rows)
+    seen, real = [], amplification.lrp
+    noted = lambda m, batch, *more, **how: seen.append(batch.ids) or real(m, batch, *more, **how)
+    monkeypatch.setattr(amplification, "lrp", noted)
+    attribute(model, inputs, "cp-lrp")
+    assert len(seen) == 2
+    for ids in seen:
+        assert torch.equal(ids, inputs["input_ids"][rows])
 
 
 def test_functions_of_jit_elsewhere_do_not_hinder_the_search_for_the_place(infinite):
