@@ -73,12 +73,12 @@ def cut_prompt(
     if (whole := size(text)) <= room:
         return text
     for word in (r"\S+", r"(?s)."):
-        bounds = [x.span() for x in re.finditer(word, text)]
-        starts, ends = zip(*bounds, strict=True)
-        parts = [text[:x] for x in ends[::-1]] if facts.two else [text[x:] for x in starts]
-        first = bisect_left(range(len(parts)), 1, key=lambda n: size(parts[n]) <= room)
+        found = [*re.finditer(word, text)]
+        tails, heads = [slice(x.start(), None) for x in found], [slice(x.end()) for x in found]
+        parts = heads[::-1] if facts.two else tails
+        first = bisect_left(parts, 1, key=lambda part: size(text[part]) <= room)
         if first < len(parts):
-            kept, part = "first" if facts.two else "last", parts[first]
+            kept, part = "first" if facts.two else "last", text[parts[first]]
             note(f"--truncate: the {kept} {size(part)} of {whole} tokens of the prompt are read")
             return part
     raise ValueError(

@@ -1,6 +1,6 @@
 """Overhead of blocks and files, and gain of a second worker, as ratios within one run.
 
-python -m benchmarks.research.speed.scale.throughput [--gradient] [--workers]
+python -m benchmarks.research.speed.scale.throughput [--gradient [--base]] [--workers]
 
 The overhead is measured in processor time, which other programs hardly change: ``attribute``
 against a plain loop that explains the same blocks and writes them to one file.  --gradient measures
@@ -16,10 +16,13 @@ import statistics
 import tempfile
 import time
 from collections.abc import Callable
+from dataclasses import replace
 from functools import partial
 from pathlib import Path
 
 import pyarrow.parquet as pq
+import torch
+from transformers import BertConfig, BertForSequenceClassification
 
 from lrp_axioms.benchmarks.experiments import explained, text
 from lrp_axioms.benchmarks.experiments.rows import Row
@@ -76,14 +79,22 @@ def ratios(functions: dict[str, Callable], *, repeats: int, clock: Callable) -> 
     return [b / a for a, b in zip(first, second, strict=True)]
 
 
+def of_base_size() -> models.Classifier:
+    """Returns the embedded classifier with random weights in the shape of BERT-base."""
+    found = models.load()
+    torch.manual_seed(0)
+    config = BertConfig(vocab_size=found.model.config.vocab_size)
+    return replace(found, model=BertForSequenceClassification(config).eval())
+
+
 def overhead(count: int, repeats: int) -> list[float]:
     given = models.load(), sentences(count)
     functions = {"plain": partial(plain, *given), "ours": partial(ours, *given)}
     return ratios(functions, repeats=repeats, clock=time.process_time)
 
 
-def pace(count: int, repeats: int) -> list[float]:
-    given = models.load(), sentences(count)
+def pace(count: int, repeats: int, classifier: models.Classifier | None = None) -> list[float]:
+    given = classifier or models.load(), sentences(count)
     functions = {"ours": partial(ours, *given), "gradient": partial(gradient, *given)}
     return ratios(functions, repeats=repeats, clock=time.process_time)
 
@@ -125,11 +136,13 @@ def main() -> None:
     parser.add_argument("--texts", type=int, default=1024)
     parser.add_argument("--repeats", type=int, default=5)
     parser.add_argument("--gradient", action="store_true", help="by a loop of gradient × input")
+    parser.add_argument("--base", action="store_true", help="--gradient in the shape of BERT-base")
     parser.add_argument("--workers", action="store_true", help="two of Ray against one")
     chosen = parser.parse_args()
     measure, name = overhead, "time of attribute over a plain loop"
-    if chosen.gradient:
-        measure, name = pace, "pace of attribute over a loop of gradient × input"
+    if chosen.gradient or chosen.base:
+        measure = partial(pace, classifier=of_base_size()) if chosen.base else pace
+        name = "pace of attribute over a loop of gradient × input"
     if chosen.workers:
         measure, name = workers, "pace of two workers over one"
     print(f"{os.getloadavg()[0]:.1f} programs at work on {os.cpu_count()} cores")
