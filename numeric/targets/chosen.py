@@ -77,7 +77,7 @@ class Chosen:
         return Chosen(**{name: x.to(device) for name, x in parts.items()})
 
     def only(self, kept: Tensor) -> "Chosen":
-        """Returns the target of some examples: those where ``kept``, (batch,), is True."""
+        """Returns the target of the examples where ``kept``, (batch,), is True."""
         present = None if self.present is None else self.present[kept]
         return replace(self, row=self.row[kept], label=self.label[kept], present=present)
 
