@@ -46,9 +46,13 @@ VALUES = {
         r"--segment: \1 of the text \2 as NAME=PART, each PART \3"
     ),
     r"such as span\((\d+), end\)": r"such as --span \1:",
-    r"set model\.config\.(\w+)( = \w+)?": r"set \1\2 in the model's config.json",
+    r"set model\.config\.(\w+)( = [\w.]+)?": r"set \1\2 in the model's config.json",
     rf"^({EACH})?(budget|contrast|examples|target)=": r"\1--\2 ",
     rf"^({EACH})?max_new_tokens=": r"\1--generate ",
+    rf"^({EACH})?decoder_input_ids has (\d+) tokens; pass 1, .* to (\d+)": (
+        r"\1the written text has \2 tokens, and the decoder \3 positions; pass a shorter --answer"
+    ),
+    r"tokenizer, or leave segments out": r"tokenizer, or leave --segment out",
 }
 """Patterns of advice with values of its own, or that begins with the name of an option."""
 

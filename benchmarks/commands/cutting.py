@@ -7,6 +7,8 @@ from collections.abc import Callable, Sequence
 from lrp_axioms.benchmarks.commands.output import note
 from lrp_axioms.numeric.models.facts import facts_of
 
+NEAR = 16  # parts before a part that fits
+
 
 def cut(loaded, text: str | tuple[str, str], tokens: int, *, truncate: bool):
     """Returns the inputs of a text that is cut, or None for a text of ``tokens`` that fits.
@@ -20,10 +22,7 @@ def cut(loaded, text: str | tuple[str, str], tokens: int, *, truncate: bool):
 
     facts = facts_of(loaded.model)
     if not truncate and tokens > facts.positions:
-        raise ValueError(
-            f"the text has {tokens} tokens, and the model {facts.positions} positions: pass "
-            "--truncate to cut the text, or a shorter text"
-        )
+        raise too_long(tokens, facts.positions)
     limit = min(facts.positions, facts.made_for)
     if not truncate or tokens <= limit:
         return None
@@ -46,15 +45,17 @@ def cut_prompt(
     text: str,
     *,
     asked: Callable[[str], object],
-    count: int,
+    count: int | None,
     answers: Sequence[str | None],
+    truncate: bool,
 ) -> str:
-    """Returns a text that a model can go on with, cut at its beginning if it is too long.
+    """Returns a text for a model to go on with, cut if it is too long and may be cut.
 
-    ``asked`` makes a prompt of the text: the text itself, or a chat with its message.  The prompt
-    has room for ``count`` written tokens and each of the ``answers``.  The text begins with a word
-    then, or within a word that is too long.  An encoder with a decoder reads the first words.
-    Raises ValueError where no part of the text fits.
+    ``asked`` makes a prompt of the text: the text itself, or a chat with its message.  Beside a
+    text that is cut, there is room for each of the ``answers``, or for ``count`` written tokens in
+    at most half of the positions.  The text is cut at its beginning, at a word, and within a word
+    only where no word fits; an encoder with a decoder reads the first words.
+    Raises ValueError for a text that may not be cut, and where no part of the text fits.
     """
     from lrp_axioms.numeric.generation.prompts import text_of_chat
     from lrp_axioms.numeric.models.texts import ids_once, tokenized
@@ -66,22 +67,41 @@ def cut_prompt(
         whole = prompt if isinstance(prompt, str) else text_of_chat(tokenizer, prompt)
         return len(ids_once(tokenizer, whole))
 
-    written = [tokenized(tokenizer, x, add_special_tokens=False)["input_ids"] for x in answers if x]
-    behind = 0 if facts.two else max([count, *map(len, written)]) - 1  # the last one is not read
     limit = min(facts.positions, facts.made_for)
-    room = max(limit - behind, 0)
-    if (whole := size(text)) <= room:
+    given = [
+        len(tokenized(tokenizer, x, add_special_tokens=False)["input_ids"]) for x in answers if x
+    ]
+    behind = 0 if facts.two else max(given, default=1) - 1  # the last token is not read
+    whole = size(text)
+    if not truncate and whole + behind > facts.positions:
+        raise too_long(whole + behind, facts.positions)
+    if not truncate or whole + behind <= limit:
         return text
+    room = limit - behind
+    if not facts.two and count is not None:
+        room = min(room, max(limit + 1 - count, limit // 2))
     for word in (r"\S+", r"(?s)."):
         found = [*re.finditer(word, text)]
         tails, heads = [slice(x.start(), None) for x in found], [slice(x.end()) for x in found]
         parts = heads[::-1] if facts.two else tails
-        first = bisect_left(parts, 1, key=lambda part: size(text[part]) <= room)
-        if first < len(parts):
-            kept, part = "first" if facts.two else "last", text[parts[first]]
-            note(f"--truncate: the {kept} {size(part)} of {whole} tokens of the prompt are read")
-            return part
+        fits = lambda part: size(text[part]) <= room
+        nearly = bisect_left(parts, 1, key=fits)
+        # A longer text may have fewer tokens, so that the first one that fits may come before.
+        part = next(filter(fits, parts[max(nearly - NEAR, 0) : nearly + 1]), None)
+        if part:
+            end = "end" if facts.two else "beginning"
+            left = f"{size(text[part])} of {whole} tokens are left of the prompt"
+            note(f"--truncate: the text is cut at its {end}, and {left}")
+            return text[part]
     raise ValueError(
-        f"--truncate: the answer leaves {room} of {limit} positions to the prompt, and no part of "
-        "the text fits; ask for a shorter answer"
+        f"--truncate: no part of the text fits: the prompt, the template of a chat included, has "
+        f"{max(room, 0)} of {limit} positions beside the answer; pass a shorter answer, or a model "
+        "with more positions"
+    )
+
+
+def too_long(tokens: int, positions: int) -> ValueError:
+    return ValueError(
+        f"the text has {tokens} tokens, and the model {positions} positions: pass "
+        "--truncate to cut the text, or a shorter text"
     )

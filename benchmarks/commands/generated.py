@@ -100,10 +100,9 @@ def explain(
         note_unknown(loaded, [*texts, options["contrast"] or "", reply or ""])
         if chat and not loaded.tokenizer.chat_template:
             raise ValueError(f"--chat: the tokenizer of {name} has no chat template; leave it out")
-        prompts, asked = texts, lambda text: [{"role": "user", "content": text}] if chat else text
-        if truncate:
-            behind = {"count": count or 1, "answers": [reply, options["contrast"]]}
-            prompts = each(texts, partial(cut_prompt, loaded, asked=asked, **behind), called)
+        asked = lambda text: [{"role": "user", "content": text}] if chat else text
+        how = {"count": count, "answers": [reply, options["contrast"]], "truncate": truncate}
+        prompts = each(texts, partial(cut_prompt, loaded, asked=asked, **how), called)
         options |= {"answer": reply} if count is None else {"max_new_tokens": count}
         found = []
         with noting(), problems.status("explaining what is written") as status:

@@ -265,8 +265,8 @@ def _write(
     if type(count) is not int or count < 1:
         raise ValueError(f"max_new_tokens={count!r}: pass a whole number of tokens, at least 1")
     read = {key: x.to(model.device) for key, x in read.items()}
-    if "input_ids" in read and not facts_of(model).two:
-        count = min(count, facts_of(model).positions + 1 - read["input_ids"].shape[1])
+    before = 1 if facts_of(model).two else length  # the last token is written and not read
+    count = min(count, facts_of(model).written_at_most + 1 - before)
     if "input_ids" in read:
         read["attention_mask"] = torch.ones_like(read["input_ids"])
     # Not by a class's own code, such as Whisper's, which adds tokens that it did not choose.

@@ -201,8 +201,13 @@ def _add_up(x: Tensor, numbers: Tensor) -> Tensor:
 
 
 def shown(token: str) -> str:
-    """Prepares a token for a table: no space before it, and visible line breaks."""
-    token = token.strip(" ").replace("\n", "⏎") or "␣"
+    """Prepares a token for a table: no space before it, visible line breaks and tabs.
+
+    A token that holds only some bytes of a character has no text.
+    """
+    if not token:
+        return "<bytes>"
+    token = token.strip(" ").replace("\n", "⏎").replace("\t", "⇥") or "␣"
     return "".join(letter if letter.isprintable() else "\ufffd" for letter in token)
 
 

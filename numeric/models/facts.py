@@ -58,6 +58,11 @@ class ModelFacts:
     layers: int
     attention: str
 
+    @property
+    def written_at_most(self) -> int:
+        """Tokens of the longest text that can be written so far, the first one included."""
+        return self.written if self.two and self.written < NO_END else self.positions
+
 
 def facts_of(model: nn.Module, modules: Sequence[nn.Module] = ()) -> ModelFacts:
     """Reads the facts about a model; raises ValueError if the text part is no configuration.

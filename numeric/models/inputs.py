@@ -10,7 +10,7 @@ from transformers import PreTrainedModel
 from lrp_axioms.numeric.models import batches, families, heads
 from lrp_axioms.numeric.models.batches import DECODER, KEYS, PIXELS, Batch, make_batch
 from lrp_axioms.numeric.models.checks import Modules, mask_problems, model_problems, modules_of
-from lrp_axioms.numeric.models.facts import NO_END, ModelFacts, facts_of
+from lrp_axioms.numeric.models.facts import ModelFacts, facts_of
 from lrp_axioms.numeric.targets import problems as target_problems
 from lrp_axioms.numeric.warning import warn_caller
 
@@ -170,7 +170,7 @@ def _written_problems(model: PreTrainedModel, batch: Batch) -> Iterator[str]:
             )
         return
     yield from _range_problems("token id", written, facts.words)
-    most = facts.written if facts.written < NO_END else facts.positions
+    most = facts.written_at_most
     if not 0 < written.shape[1] <= most:
         yield f"{DECODER} has {written.shape[1]} tokens; pass 1, with which it starts, to {most}"
 

@@ -1,15 +1,24 @@
 """Options that several commands share: methods with commas, dtypes, and texts that are cut."""
 
 import json
+from dataclasses import replace
 
 import pyarrow.parquet as pq
 import pytest
 import torch
-from transformers import BartConfig, BartForConditionalGeneration
+from transformers import (
+    BartConfig,
+    BartForConditionalGeneration,
+    GPT2Config,
+    GPT2LMHeadModel,
+)
 
+from benchmarks.commands import cutting
 from benchmarks.commands.interactions import MANY
 from benchmarks.sources import models
 from numeric import attribute, explain, explain_generation
+from numeric.models import texts
+from numeric.models.facts import facts_of
 from numeric.pairs import interactions as pairs_of
 from tests.support.heads import write_heads
 
@@ -121,13 +130,51 @@ def test_the_message_of_a_chat_is_cut_and_its_template_is_not(told, tmp_path):
     tokens = [x.strip() for x in found["texts"][0]["tokens"]]
     assert len(tokens) == 65
     assert (tokens[1], tokens[-4:-2]) == ("bert", [";", "anna"])
-    assert "--truncate: the last 63 of 124 tokens of the prompt are read" in found["notes"]
+    assert found["notes"][-1].endswith("63 of 124 tokens are left of the prompt")
 
 
-def test_an_answer_without_room_for_a_prompt_is_refused(run):
-    call = ("explain", "embedded-lm", "anna apple", "--generate", 64, "--truncate")
-    code, _, err = run(*call)
-    assert (code, "the answer leaves 1 of 64 positions to the prompt" in err) == (2, True)
+def test_a_prompt_that_fits_is_not_cut_however_much_may_be_written(told):
+    call = ["explain", "embedded-lm", "anna apple bert pen ; anna", "--generate", 90]
+    found, plain = told(*call, "--truncate"), told(*call)
+    assert found == plain
+
+
+def test_much_to_write_leaves_half_of_the_positions_to_a_prompt(told):
+    call = ["explain", "embedded-lm", "anna apple bert pen ; " * 20 + "anna", "--generate", 90]
+    (found,) = told(*call, "--truncate")["texts"]
+    assert found["first"] == 32
+
+
+def test_a_prompt_that_fits_no_answer_is_refused(run, tmp_path):
+    tokenizer, long = models.load("embedded-lm").tokenizer, "anna apple " * 40
+    size = {
+        "vocab_size": len(tokenizer),
+        "n_positions": 20,
+        "n_embd": 16,
+        "n_layer": 1,
+        "n_head": 2,
+    }
+    GPT2LMHeadModel(GPT2Config(**size)).save_pretrained(tmp_path)
+    tokenizer.save_pretrained(tmp_path)
+    for call in ((long, "--generate", 1), ("anna", "--answer", long), (long, "--answer", "pen")):
+        code, _, err = run("explain", tmp_path, *call)
+        assert (code, "20 positions: pass --truncate to cut the text" in err) == (2, True)
+    code, _, err = run("explain", tmp_path, "anna", "--answer", long, "--truncate")
+    assert code == 2
+    assert "has 0 of 20 positions beside the answer" in err
+
+
+def test_the_longest_prompt_that_fits_is_kept_though_a_shorter_one_has_more_tokens(monkeypatch):
+    """A word may have fewer tokens where a letter stands before it."""
+    text = "a b c d e f"
+    sizes = {text: 9, "b c d e f": 5, "c d e f": 4, "d e f": 6, "e f": 3, "f": 5}
+    monkeypatch.setattr(texts, "ids_once", lambda _tokenizer, part: range(sizes[part]))
+    loaded = models.load("embedded-lm")
+    how = {"asked": lambda x: x, "count": None, "answers": [], "truncate": True}
+    for room, want in ((4, "c d e f"), (3, "e f"), (5, "b c d e f")):
+        facts = replace(facts_of(loaded.model), positions=room)
+        monkeypatch.setattr(cutting, "facts_of", lambda _model, facts=facts: facts)
+        assert cutting.cut_prompt(loaded, text, **how) == want
 
 
 def test_what_is_written_is_explained_by_several_methods(told, tmp_path):
@@ -232,4 +279,7 @@ def test_an_encoder_with_a_decoder_reads_the_first_words_of_a_prompt(told, tmp_p
     assert text["source"] == want.source == 20
     assert text["tokens"] == list(want.tokens)
     assert text["relevance"] == want.relevance.tolist()
-    assert found["notes"] == ["--truncate: the first 20 of 41 tokens of the prompt are read"]
+    told("explain", tmp_path, "anna", "--generate", 40)  # the decoder has 20 positions
+    assert found["notes"] == [
+        "--truncate: the text is cut at its end, and 20 of 41 tokens are left of the prompt"
+    ]
