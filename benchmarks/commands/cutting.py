@@ -81,9 +81,9 @@ def cut_prompt(
     if not facts.two and count is not None:
         room = min(room, max(limit + 1 - count, limit // 2))
     for word in (r"\S+", r"(?s)."):
-        found = [*re.finditer(word, text)]
-        tails, heads = [slice(x.start(), None) for x in found], [slice(x.end()) for x in found]
-        parts = heads[::-1] if facts.two else tails
+        parts = [slice(x.start(), None) for x in re.finditer(word, text)]
+        if facts.two:
+            parts = [slice(x.end()) for x in re.finditer(word, text)][::-1]
         fits = lambda part: size(text[part]) <= room
         nearly = bisect_left(parts, 1, key=fits)
         # A longer text may have fewer tokens, so that the first one that fits may come before.
@@ -101,6 +101,7 @@ def cut_prompt(
 
 
 def too_long(tokens: int, positions: int) -> ValueError:
+    """Returns the error of a text that may not be cut."""
     return ValueError(
         f"the text has {tokens} tokens, and the model {positions} positions: pass "
         "--truncate to cut the text, or a shorter text"

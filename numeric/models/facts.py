@@ -60,8 +60,8 @@ class ModelFacts:
 
     @property
     def written_at_most(self) -> int:
-        """Tokens of the longest text that can be written so far, the first one included."""
-        return self.written if self.two and self.written < NO_END else self.positions
+        """Tokens of the longest text that the model, or its decoder, can go on with."""
+        return self.written if self.written < NO_END else self.positions
 
 
 def facts_of(model: nn.Module, modules: Sequence[nn.Module] = ()) -> ModelFacts:
