@@ -6,10 +6,8 @@ from typing import Annotated
 
 import typer
 
-from lrp_axioms.axioms.writing import write_named
 from lrp_axioms.benchmarks.commands.console import (
     check_files,
-    check_names,
     loading,
     mendable,
     problems,
@@ -18,15 +16,16 @@ from lrp_axioms.benchmarks.commands.explain import is_text, pair
 from lrp_axioms.benchmarks.commands.options import (
     Column,
     Contrast,
-    MethodOfRules,
+    MethodsOfAudits,
     ModelFirst,
     Page,
     Target,
     Truncate,
+    names_of,
 )
-from lrp_axioms.benchmarks.commands.output import answer, present
+from lrp_axioms.benchmarks.commands.output import answer, present, write_each
 from lrp_axioms.benchmarks.sources.faults import check_sentence
-from lrp_axioms.numeric.methods.catalogue import WITH_RULES
+from lrp_axioms.numeric.methods.catalogue import WITH_LEMMAS
 
 TEXT = "The plot is thin, but the acting is a quiet joy."
 FORMATS = ("PNG", "JPEG", "GIF", "BMP", "WEBP")  # other formats may run programs: EPS is PostScript
@@ -44,7 +43,7 @@ def audit(
         ),
     ] = None,
     *,
-    method: MethodOfRules = "attnlrp",
+    method: MethodsOfAudits = "attnlrp",
     epsilon: Annotated[float, typer.Option(help="Stabiliser of the rules; 0: the limit.")] = 0.0,
     target: Target = None,
     column: Column = None,
@@ -60,7 +59,8 @@ def audit(
     with mendable():
         texts = texts or []
         check_texts(model, texts)
-        _check(method, epsilon, worst)
+        methods = names_of("--method", [method], WITH_LEMMAS)
+        _check(epsilon, worst)
         check_files(read={"image": image}, html=html)
         classifier = loaded(model, texts, image, attention="eager")
     with mendable(f"--image {image}" if image else ""):
@@ -69,16 +69,17 @@ def audit(
         from lrp_axioms.benchmarks.commands.targets import parse_target
 
         goal = parse_target(classifier, target, column, given["tokens"], contrast)
-        facts = _audited(classifier, inputs, given, method, goal, epsilon, worst)
-    if html:  # before anything is printed, which a reader may stop
-        from lrp_axioms.numeric.auditing.page import page
+        how = {"target": goal, "epsilon": epsilon, "worst": worst}
+        found = [_audited(classifier, inputs, given, name, **how) for name in methods]
+    from lrp_axioms.numeric.auditing.page import page
+    from lrp_axioms.numeric.auditing.terminal import comparison, summary, terminal
 
-        with mendable(f"--html {html}"):
-            write_named(html, page(facts).encode())
-    from lrp_axioms.numeric.auditing.terminal import summary, terminal
-
-    answer(**facts, wrote=[html])
-    present(terminal(facts), summary(facts), wrote=[html])
+    # Before anything is printed, which a reader may stop.
+    wrote = write_each("--html", html, found, lambda facts: page(facts).encode())
+    several = {"method": ",".join(methods), "audits": found}
+    answer(**(several if methods[1:] else found[0]), wrote=wrote)
+    parts = [part for facts in found for part in terminal(facts)]
+    present(parts, comparison(found) if methods[1:] else summary(found[0]), wrote=wrote)
 
 
 def check_texts(model, texts):
@@ -91,8 +92,7 @@ def check_texts(model, texts):
             raise ValueError(f"{text} would be read as a text; to write it, pass --json > {text}")
 
 
-def _check(method, epsilon, worst):
-    check_names("--method", [method], WITH_RULES)
+def _check(epsilon, worst):
     if not 0 <= epsilon < math.inf:
         raise ValueError(
             f"--epsilon {epsilon}: the stabiliser must be finite and >= 0; pass 0 for the limit"
@@ -178,8 +178,8 @@ def _pattern():
     return pixels.astype(np.uint8)
 
 
-def _audited(classifier, inputs, given, method, target, epsilon, worst):
-    with problems.status("auditing"):
+def _audited(classifier, inputs, given, method, *, target, epsilon, worst):
+    with problems.status(f"auditing {method}"):
         from lrp_axioms.numeric.auditing.audit import audit
 
         found = audit(classifier.model, inputs, method, target, epsilon=epsilon)

@@ -8,7 +8,7 @@ import typer
 
 from lrp_axioms.benchmarks.commands.console import check_names
 from lrp_axioms.benchmarks.names import MODELS
-from lrp_axioms.numeric.methods.catalogue import METHODS, WITH_RULES
+from lrp_axioms.numeric.methods.catalogue import METHODS, WITH_LEMMAS, WITH_RULES
 
 
 def completing(names: Iterable[str]) -> Callable[[str], list[str]]:
@@ -19,7 +19,7 @@ def completing(names: Iterable[str]) -> Callable[[str], list[str]]:
 
 def names_of(option: str, given: Iterable[str], known: Iterable[str]) -> list[str]:
     """Splits names at commas; raises ValueError that lists all names that are not ``known``."""
-    names = [name.strip() for each in given for name in each.split(",")]
+    names = [name.strip() or "''" for each in given for name in each.split(",")]
     check_names(option, names, known)
     return list(dict.fromkeys(names))
 
@@ -30,27 +30,18 @@ DESCRIBED = "`lrp-axioms methods` describes them."
 
 Model = Annotated[str, typer.Option(**MODEL)]
 ModelFirst = Annotated[str, typer.Argument(**MODEL)]
-Method = Annotated[
-    str,
-    typer.Option(
-        help=f"{', '.join(METHODS)}; {DESCRIBED}",
-        autocompletion=completing(METHODS),
-    ),
-]
-Methods = Annotated[
-    str,
-    typer.Option(
-        help=f"One or several, with commas: {', '.join(METHODS)}; {DESCRIBED}",
-        autocompletion=completing(METHODS),
-    ),
-]
-MethodOfRules = Annotated[
-    str,
-    typer.Option(
-        help=f"{', '.join(WITH_RULES)}; {DESCRIBED}",
-        autocompletion=completing(WITH_RULES),
-    ),
-]
+
+
+def _methods(known: Iterable[str]):
+    names = list(known)
+    said = f"One or several, with commas: {', '.join(names)}; {DESCRIBED}"
+    return Annotated[str, typer.Option(help=said, autocompletion=completing(names))]
+
+
+Methods = _methods(METHODS)
+MethodsOfRules = _methods(WITH_RULES)
+MethodsOfAudits = _methods(WITH_LEMMAS)
+
 Target = Annotated[
     str | None,
     typer.Option(

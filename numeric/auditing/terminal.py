@@ -1,7 +1,7 @@
 """Shows an audit in a terminal: a ledger that adds up, its worst lines, its verdicts."""
 
 from collections import Counter
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from typing import Any
 
 from rich.console import JustifyMethod, RenderableType
@@ -61,6 +61,29 @@ def summary(facts: Mapping[str, Any]) -> Iterator[RenderableType]:
         yield Text(f"refuted: {statement}", no_wrap=True, overflow="ellipsis")
     if len(refuted) > MOST_REFUTED:
         yield Text(f"and {len(refuted) - MOST_REFUTED} more that are refuted")
+
+
+def comparison(found: Sequence[Mapping[str, Any]]) -> Iterator[RenderableType]:
+    """Yields one screen of audits of one logit: the residual by cause, and verdicts, by rules."""
+    rows = _rows(found[0])
+    grid = _grid()
+    for name in ("model", "input", found[0]["explains"], "logit"):
+        grid.add_row(Text(name, style="dim"), Text(rows[name], no_wrap=True, overflow="ellipsis"))
+    yield grid
+    names: list[Column] = [(facts["composite"]["name"], "right") for facts in found]
+    table = _table(("cause", "left"), *names)
+    shown = [accounts(facts)[0] for facts in found]
+    for cause in _shown_causes(shown):
+        table.add_row(Text(cause), *(each.get(cause, signed(0)) for each in shown))
+    table.add_row(Text("residual", style="bold"), *(signed(facts["residual"]) for facts in found))
+    shares = [facts["explained"] for facts in found]
+    table.add_row("explained", *("" if x is None else f"{100 * x:.0f} %" for x in shares))
+    for name in STYLES:
+        counts = [sum(v["verdict"] == name for v in facts["verdicts"]) for facts in found]
+        if any(counts):
+            table.add_row(f"statements {name}", *map(str, counts))
+    yield _heading("The residual by cause: positive is absorbed, negative is made")
+    yield table
 
 
 def _heading(text: str) -> Padding:

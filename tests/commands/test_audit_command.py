@@ -2,9 +2,11 @@
 
 import json
 import re
+from decimal import Decimal
 
 import pytest
 
+from numeric.auditing.meanings import MEANINGS
 from numeric.auditing.rounding import signed
 from tests.auditing.test_audit_presentation import check_causes, check_layers, flat
 from tests.support import cases, program
@@ -40,6 +42,23 @@ def test_a_summary_counts_the_refuted_statements_that_it_leaves_out(run):
     (counted,), (left,) = re.findall(r"(\d+) refuted", out), re.findall(r"and (\d+) more", out)
     assert int(counted) == named + int(left) > named
     assert run("audit", "embedded", "--full")[1].count("\nrefuted ") == int(counted)
+
+
+def test_a_comparison_adds_up_and_counts_every_statement(run, tmp_path):
+    call = ("audit", "embedded", "a fine film", "--method", "attnlrp,cp-lrp")
+    code, out, _ = run(*call, "--html", tmp_path / "a.html")
+    assert code == 0
+    assert sorted(x.name for x in tmp_path.iterdir()) == ["a-1.html", "a-2.html"]
+    audits = json.loads(run(*call, "--json")[1])["audits"]
+    rows = dict(re.findall(r"(?m)^(\S.*?)  +(\S+ +\S+)$", out))
+    rows = {name: cells.split() for name, cells in rows.items()}
+    causes = [rows[name] for name in rows.keys() & MEANINGS.keys()]
+    for n, facts in enumerate(audits):
+        assert rows["residual"][n] == signed(facts["residual"])
+        assert sum(Decimal(x[n]) for x in causes) == Decimal(rows["residual"][n])
+        for verdict in ("proved", "refuted"):
+            said = [v["verdict"] for v in facts["verdicts"]].count(verdict)
+            assert rows[f"statements {verdict}"][n] == str(said)
 
 
 @pytest.fixture(scope="module")

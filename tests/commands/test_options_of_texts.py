@@ -210,6 +210,22 @@ def test_an_audit_cuts_as_an_explanation_does(told, tmp_path, checkpoint):
     assert audited["notes"][-1] == found["notes"][-1]
 
 
+@pytest.mark.parametrize(("command", "several"), [("audit", "audits"), ("plan", "plans")])
+def test_audits_and_plans_of_two_methods_are_the_two_of_each(told, run, command, several):
+    call = (command, "embedded", "a fine film", "--method")
+    found = told(*call, "attnlrp, cp-lrp")
+    own = [told(*call, x) for x in found["method"].split(",")]
+    assert len(own) == len(found[several]) == 2
+    for one, other in zip(own, found[several], strict=True):
+        assert {k: v for k, v in one.items() if k in other.keys() - {"seconds"}} == {
+            k: v for k, v in other.items() if k != "seconds"
+        }
+    out = run(*call, "attnlrp,cp-lrp")[1]
+    assert len(out.splitlines()) <= 24
+    assert all(x in out for x in ("attnlrp", "cp-lrp"))
+    assert "--method '': pass attnlrp, cp-lrp" in run(*call, "attnlrp,")[2]
+
+
 def test_a_text_that_fits_is_not_cut(told):
     plain, cut = (told("explain", "embedded", "not a bad film", *x) for x in ([], ["--truncate"]))
     assert plain == cut

@@ -24,7 +24,7 @@ from numeric import (
 )
 from numeric.evaluation.patching import patching
 from numeric.evaluation.softmax_errors import softmax_errors
-from numeric.methods.catalogue import METHODS, WITH_RULES
+from numeric.methods.catalogue import METHODS, WITH_LEMMAS, WITH_RULES
 from numeric.targets import Label, Target, logit
 from numeric.targets.readout import read
 from numeric.tools import pipelines
@@ -120,7 +120,7 @@ DEFAULTS = dict.fromkeys(
     [("attribute", "device"), ("reproduce", "device"), ("attribute", "method")]
 )  # the device of a cluster; several methods
 COMMANDS = typer.main.get_command(cli.app).commands
-CHOICES = {"audit": WITH_RULES, "plan": WITH_RULES, "explain": METHODS, "attribute": METHODS}
+CHOICES = {"audit": WITH_LEMMAS, "plan": WITH_RULES, "explain": METHODS, "attribute": METHODS}
 
 
 @pytest.mark.parametrize("name", COMMANDS)
