@@ -12,7 +12,8 @@ from lrp_axioms.numeric.methods.catalogue import METHODS
 
 UNITS = ("token", "word")
 LONGEST = 20_000  # letters of a text
-NAMED = ("context", "target", "contrast", "column")  # texts that may be left empty
+NAMED = ("context", "target", "contrast", "column", "answer")  # texts that may be left empty
+CHOSEN = ("truncate", "chat")  # yes or no
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -22,6 +23,9 @@ class Asked:
     context: the text that answers a question
     contrast: the class or token whose logit is subtracted
     column: the number of the token whose tag or prediction is explained
+    answer: a text that a language model might have written
+    truncate: whether a text that is too long is cut
+    chat: whether a language model answers the text as a message
     """
 
     text: str
@@ -30,6 +34,9 @@ class Asked:
     target: str | None = None
     contrast: str | None = None
     column: str | None = None
+    answer: str | None = None
+    truncate: bool = False
+    chat: bool = False
     unit: str = UNITS[0]
 
     @classmethod
@@ -50,14 +57,17 @@ class Asked:
                 raise ValueError(f"{key}: write a text of at most {LONGEST} letters")
         if not methods or not isinstance(methods, list) or {*map(type, methods)} - {str}:
             raise ValueError("methods: choose at least one")
+        chosen = {key: data.get(key, False) for key in CHOSEN}
+        if wrong := [key for key, value in chosen.items() if not isinstance(value, bool)]:
+            raise ValueError(f"{', '.join(wrong)}: write true or false")
         check_names("method", methods, METHODS)
         check_names("unit", [str(unit)], UNITS)
         given = {key: value if (value or "").strip() else None for key, value in named.items()}
-        for each in (text or "", *filter(None, [given["context"]])):
+        for each in (text or "", *filter(None, [given["context"], given["answer"]])):
             check_sentence(each)
         if not ((column := given["column"] or "0").isdecimal() and len(column) < 10):
             raise ValueError(f"column {column!r}: write the number of a token, from 0")
-        return cls(text=text, methods=tuple(dict.fromkeys(methods)), unit=unit, **given)
+        return cls(text=text, methods=tuple(dict.fromkeys(methods)), unit=unit, **given, **chosen)
 
     def texts(self, loaded: Classifier) -> list[str]:
         """Returns the text, and the context for a model that finds answers."""

@@ -99,8 +99,7 @@ def application(loaded: Classifier, token: str, port: int) -> Starlette:
         return JSONResponse(work.audited(loaded, asked)["verdicts"])
 
     def python(_request: Request, asked: Asked) -> Response:
-        a = work.explained(loaded, asked, asked.methods[0]).attribution
-        return PlainTextResponse(work.python(loaded, asked, a.target[0].tolist()))
+        return PlainTextResponse(work.python(loaded, asked))
 
     def audit(_request: Request, asked: Asked) -> Response:
         return HTMLResponse(page_of_audit(work.audited(loaded, asked)))

@@ -15,15 +15,18 @@ from lrp_axioms.benchmarks.app.asked import Asked
 from lrp_axioms.benchmarks.commands.advice import of_page
 from lrp_axioms.benchmarks.commands.audit import data_of, text_inputs
 from lrp_axioms.benchmarks.commands.console import check_names
+from lrp_axioms.benchmarks.commands.cutting import cut_prompt, cutting
 from lrp_axioms.benchmarks.commands.explained import (
     Explained,
     explain_text,
     explained_shares,
     unknown,
 )
+from lrp_axioms.benchmarks.commands.generated import prompts
 from lrp_axioms.benchmarks.sources.faults import some
 from lrp_axioms.benchmarks.sources.models import EMBEDDED, HEADS, Classifier
 from lrp_axioms.numeric.evaluation.correlation import pearson
+from lrp_axioms.numeric.generation.result import html
 from lrp_axioms.numeric.methods.catalogue import METHODS, WITH_LEMMAS
 from lrp_axioms.numeric.models.facts import facts_of
 from lrp_axioms.numeric.results.render import LEAST, legend
@@ -49,7 +52,8 @@ Maps = dict[str, list[float]]  # by method, relevance of every token or word
 def explained(loaded: Classifier, asked: Asked, method: str, **options: Any) -> Explained:
     """Explains the text by one method, by tokens or words."""
     how = {"model": loaded.name, "method": method, "target": partial(asked.goal, loaded)}
-    found = explain_text(loaded, asked.given(loaded), **how, options=options, columns=None)
+    how |= {"options": options, "columns": None, "truncate": asked.truncate}
+    found = explain_text(loaded, asked.given(loaded), **how)
     if asked.unit == "token":
         return found
     a = found.attribution.by(asked.unit, loaded.tokenizer)
@@ -81,9 +85,15 @@ def answer(loaded: Classifier, asked: Asked, tell: Tell) -> None:
     if LOO in maps:
         tell({"agreement": agreement(maps, maps[LOO])})
     if asked.unit == "token":
-        inputs, given = text_inputs(loaded, asked.texts(loaded))
+        inputs, given = _inputs(loaded, asked)
         goal = asked.goal(loaded, given["tokens"])
         tell({"explained": explained_shares(loaded, inputs, goal, maps)})
+
+
+def _inputs(loaded: Classifier, asked: Asked) -> tuple[Any, dict[str, Any]]:
+    """Returns the inputs of the text, and their tokens and notes."""
+    with telling(lambda _said: None):  # an explanation has told that the text is cut
+        return text_inputs(loaded, asked.texts(loaded), truncate=asked.truncate)
 
 
 def _passed(tell: Tell, maps: Maps, known: dict[int, float], *told: Tensor) -> None:
@@ -137,8 +147,8 @@ def probabilities(loaded: Classifier, asked: Asked, labels: int | list[int]) -> 
     config, several = loaded.model.config, "multi_label_classification"
     if loaded.explains == "class" and config.num_labels == 1:
         return []
-    inputs, given = text_inputs(loaded, asked.texts(loaded))
-    out = loaded.model(**inputs.to(loaded.model.device))
+    inputs, given = _inputs(loaded, asked)
+    out = loaded.model(**inputs)
     labels = labels if isinstance(labels, list) else [labels]
     if loaded.explains == "answer":
         rows = [out.start_logits[0], out.end_logits[0]]
@@ -174,47 +184,62 @@ def audited(loaded: Classifier, asked: Asked) -> dict[str, Any]:
 
     method = asked.methods[0]
     check_names("method", [method], WITH_LEMMAS)
-    inputs, given = text_inputs(loaded, asked.texts(loaded))
+    inputs, given = _inputs(loaded, asked)
     goal = asked.goal(loaded, given["tokens"])
     try:
-        found = audit(loaded.model, inputs.to(loaded.model.device), method, goal)
+        found = audit(loaded.model, inputs, method, goal)
     except (LookupError, ZeroDivisionError) as error:  # a rule, or a limit, that does not exist
         raise ValueError(str(error)) from error
     return data_of(found, loaded, inputs, given, goal)
 
 
 def written(loaded: Classifier, asked: Asked, count: str) -> str:
-    """Lets a language model write up to ``count`` tokens, and returns the page of their causes."""
+    """Explains the answer, or up to ``count`` tokens that a language model writes, on a page."""
     from lrp_axioms import explain_generation
 
     if loaded.explains != "next token":
         raise ValueError(f"{loaded.name} writes no text; serve a language model")
-    if count not in map(str, range(1, MOST_WRITTEN + 1)):
+    if asked.answer is None and count not in map(str, range(1, MOST_WRITTEN + 1)):
         raise ValueError(f"write {count!r}: write 1 to {MOST_WRITTEN} tokens")
-    how = {"max_new_tokens": int(count), "method": asked.methods[0]}
-    return explain_generation(loaded.model, loaded.tokenizer, asked.text, **how).html(asked.unit)
+    number = None if asked.answer else int(count)
+    prompt_of = prompts(loaded, chat=asked.chat)
+    how = {"asked": prompt_of, "count": number, "answers": [asked.answer]}
+    options = {"answer": asked.answer} if asked.answer else {"max_new_tokens": number}
+    notes: list[str] = []
+    with telling(lambda said: notes.append(of_page(said))):
+        text = cut_prompt(loaded, asked.text, **how, truncate=asked.truncate)
+        options |= {"method": asked.methods[0]}
+        found = explain_generation(loaded.model, loaded.tokenizer, prompt_of(text), **options)
+    return html(found, asked.unit, notes)
 
 
-def python(loaded: Classifier, asked: Asked, labels: int | list[int]) -> str:
+def python(loaded: Classifier, asked: Asked) -> str:
     """Writes four lines of Python that give the relevance by the first method."""
+    found = explained(loaded, asked, asked.methods[0])
     place = str(EMBEDDED.get(loaded.name, loaded.name))
     kind = HEADS[facts_of(loaded.model).head][1].__name__
     at = "" if asked.column is None else f", at={asked.column}"
     logit = lambda label: f"targets.logit({label}{at})"
+    labels = found.attribution.target[0].tolist()
     labels = labels if isinstance(labels, list) else [labels]
     target = " - ".join(map(logit, labels))
     if loaded.explains == "answer":
         target = f"targets.answer({labels[0]}, {labels[1]})"
-    texts = [asked.given(loaded)]
     dtype = str(loaded.model.dtype).removeprefix("torch.")
     by = "" if asked.unit == "token" else f".by({asked.unit!r}, tokenizer)"
-    imports = "import transformers; from lrp_axioms import explain"
+    call, loading, texts = "explain", "", [asked.given(loaded)]
+    read = f"tokenizer, {texts!r}"
+    if found.cut:
+        how = cutting(loaded, texts[0])
+        call, loading = "attribute", f", truncation_side={how.pop('truncation_side')!r}"
+        options = "".join(f", {key}={value!r}" for key, value in how.items())
+        read = f"tokenizer({texts!r}{options}, return_tensors='pt'), tokenizer=tokenizer"
     return (
-        f"{imports}; from lrp_axioms.numeric import targets\n"
-        f"tokenizer = transformers.AutoTokenizer.from_pretrained(place := {place!r})\n"
+        f"import transformers; from lrp_axioms import {call}; "
+        "from lrp_axioms.numeric import targets\n"
+        f"tokenizer = transformers.AutoTokenizer.from_pretrained(place := {place!r}{loading})\n"
         f"model = transformers.{kind}.from_pretrained(place, dtype={dtype!r}).eval()\n"
-        f"found = explain(model, tokenizer, {texts!r}, method={asked.methods[0]!r}, "
-        f"target={target}){by}\n"
+        f"found = {call}(model, {read}, method={asked.methods[0]!r}, target={target}){by}\n"
     )
 
 
@@ -226,6 +251,7 @@ def about(loaded: Classifier) -> Mapping[str, Any]:
         "model": loaded.name,
         "kind": loaded.explains,
         "classes": [loaded.label(n) for n in classes],
+        "chats": bool(loaded.tokenizer.chat_template),
         "columns": loaded.explains in ("tag", "masked token", "answer"),
         "methods": methods,
         "text": EXAMPLES.get(loaded.name, ""),

@@ -68,5 +68,7 @@ def of_command(message: str) -> str:
 
 def of_page(message: str) -> str:
     """Returns an error, or a note, with the names of the page's fields, in signs of UTF-8."""
-    own = re.sub(r"--(?=(target|contrast|column|method)\b)", "", of_command(message))
+    own = of_command(message).replace("pass --truncate to cut", "choose to cut")
+    own = own.replace("--generate", "write")
+    own = re.sub(r"--(?=(answer|chat|column|contrast|method|target|truncate)\b)", "", own)
     return printable(own).encode(errors="replace").decode()

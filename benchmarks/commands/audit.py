@@ -115,31 +115,25 @@ def loaded(model, texts, image=None, *, attention=None):
         return load(model, attention=attention)
 
 
-def inputs_of(classifier, texts, image=None, *, truncate=None):
-    """Returns the inputs of a model, and a dict of their text and tokens for the reader."""
+def inputs_of(classifier, texts, image=None, *, truncate):
+    """Returns the inputs of a model, and a dict of their text, tokens and notes for the reader."""
     if hasattr(classifier, "processor"):
         return image_inputs(classifier, image)
     return text_inputs(classifier, texts, truncate=truncate)
 
 
-def text_inputs(classifier, texts, *, truncate=None):
+def text_inputs(classifier, texts, *, truncate):
     if classifier.explains == "answer":
         text = pair(texts)
     elif len(texts) > 1:
         raise ValueError(f"{len(texts)} texts: pass one, in quotes if it has spaces")
     else:
         (text,) = texts or (TEXT,)
-    from lrp_axioms.benchmarks.commands.cutting import cut
-    from lrp_axioms.numeric.models.texts import check_special, tokenized
+    from lrp_axioms.benchmarks.commands.cutting import read
 
-    check_special(classifier.tokenizer, [text])
-    inputs = tokenized(classifier.tokenizer, [text], return_tensors="pt")
-    if truncate is not None:
-        size = inputs["input_ids"].shape[1]
-        inputs = cut(classifier, text, size, truncate=truncate) or inputs
-    tokens = classifier.tokenizer.convert_ids_to_tokens(inputs["input_ids"][0].tolist())
+    inputs, tokens, cut = read(classifier, text, truncate=truncate)
     said = text if isinstance(text, str) else " ".join(text)
-    return inputs, {"input": said, "tokens": tokens}
+    return inputs, {"input": said, "tokens": tokens, "notes": [cut] if cut else []}
 
 
 def image_inputs(classifier, path):
@@ -148,7 +142,7 @@ def image_inputs(classifier, path):
     size = classifier.model.config.patch_size
     _, _, height, width = inputs["pixel_values"].shape
     patches = [f"{y},{x}" for y in range(height // size) for x in range(width // size)]
-    return inputs, {"input": str(path or PATTERN), "tokens": ["[CLS]", *patches]}
+    return inputs, {"input": str(path or PATTERN), "tokens": ["[CLS]", *patches], "notes": []}
 
 
 def picture(path: Path | None = None):
@@ -200,4 +194,5 @@ def data_of(found, classifier, inputs, given, target, worst=10):
         explains=classifier.explains,
         explained=explained_shares(classifier, inputs, target, {"": found.relevance}).get(""),
     )
-    return plain(found, subject, worst=worst)
+    facts = plain(found, subject, worst=worst)
+    return facts | {"notes": [*facts["notes"], *given["notes"]]}

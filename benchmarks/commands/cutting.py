@@ -3,6 +3,7 @@
 import re
 from bisect import bisect_left
 from collections.abc import Callable, Sequence
+from typing import Any, NamedTuple
 
 from lrp_axioms.benchmarks.commands.output import note
 from lrp_axioms.numeric.models.facts import facts_of
@@ -10,34 +11,54 @@ from lrp_axioms.numeric.models.facts import facts_of
 NEAR = 16  # parts before a part that fits
 
 
-def cut(loaded, text: str | tuple[str, str], tokens: int, *, truncate: bool):
-    """Returns the inputs of a text that is cut, or None for a text of ``tokens`` that fits.
+class Read(NamedTuple):
+    """The inputs of one text and their tokens; ``cut`` says which tokens a cut has left."""
+
+    inputs: Any
+    tokens: list[str]
+    cut: str = ""
+
+
+def read(loaded, text: str | tuple[str, str], *, truncate: bool) -> Read:
+    """Returns a text as a model reads it, and says in a note that the text is cut.
 
     The last tokens are kept where the next token is explained, else the first ones, and of a
     question and its context the question.  A rotary model reads any length, and a text is cut to
     the length that the model was made for.
     Raises ValueError that names ``--truncate`` for a text that is too long and may not be cut.
     """
-    from lrp_axioms.numeric.models.texts import check_special, tokenized
+    from lrp_axioms.numeric.models.texts import TOKENIZING, check_special, tokenized
 
+    tokenizer, positions = loaded.tokenizer, facts_of(loaded.model).positions
+    check_special(tokenizer, [text])
+    inputs, cut = tokenized(tokenizer, [text], return_tensors="pt"), ""
+    size = inputs["input_ids"].shape[1]
+    if not truncate and size > positions:
+        raise too_long(size, positions)
+    how = cutting(loaded, text)
+    side, limit = how.pop("truncation_side"), how["max_length"]
+    if truncate and size > limit:
+        with TOKENIZING:
+            before = tokenizer.truncation_side
+            try:
+                tokenizer.truncation_side = side
+                inputs = tokenized(tokenizer, [text], return_tensors="pt", **how)
+            finally:
+                tokenizer.truncation_side = before
+        kept = "last" if side == "left" else "first"
+        note(cut := f"only the {kept} {limit} of {size} tokens are explained")
+    tokens = tokenizer.convert_ids_to_tokens(inputs["input_ids"][0].tolist())
+    return Read(inputs.to(loaded.model.device), tokens, cut)
+
+
+def cutting(loaded, text: str | tuple[str, str]) -> dict[str, Any]:
+    """Returns the options of a tokenizer that cuts a text."""
     facts = facts_of(loaded.model)
-    if not truncate and tokens > facts.positions:
-        raise too_long(tokens, facts.positions)
-    limit = min(facts.positions, facts.made_for)
-    if not truncate or tokens <= limit:
-        return None
-    check_special(loaded.tokenizer, [text])
-    kept, side = ("last", "left") if loaded.explains == "next token" else ("first", "right")
-    before = loaded.tokenizer.truncation_side
-    try:
-        loaded.tokenizer.truncation_side = side
-        part = True if isinstance(text, str) else "only_second"
-        how = {"truncation": part, "max_length": limit, "return_tensors": "pt"}
-        inputs = tokenized(loaded.tokenizer, [text], **how).to(loaded.model.device)
-    finally:
-        loaded.tokenizer.truncation_side = before
-    note(f"--truncate: the {kept} {limit} of {tokens} tokens are explained")
-    return inputs
+    return {
+        "truncation": True if isinstance(text, str) else "only_second",
+        "truncation_side": "left" if loaded.explains == "next token" else "right",
+        "max_length": min(facts.positions, facts.made_for),
+    }
 
 
 def cut_prompt(
@@ -91,7 +112,7 @@ def cut_prompt(
         if part:
             end = "end" if facts.two else "beginning"
             left = f"{size(text[part])} of {whole} tokens are left of the prompt"
-            note(f"--truncate: the text is cut at its {end}, and {left}")
+            note(f"the text is cut at its {end}, and {left}")
             return text[part]
     raise ValueError(
         f"--truncate: no part of the text fits: the prompt, the template of a chat included, has "

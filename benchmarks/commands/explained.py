@@ -13,7 +13,7 @@ from rich.table import Table
 from rich.text import Text
 
 from lrp_axioms.axioms.composites import UnassignedOperation
-from lrp_axioms.benchmarks.commands.cutting import cut
+from lrp_axioms.benchmarks.commands.cutting import read
 from lrp_axioms.benchmarks.commands.output import LINES, first_lines, note
 from lrp_axioms.benchmarks.commands.targets import said_of
 from lrp_axioms.benchmarks.errors import UnavailableError
@@ -37,12 +37,14 @@ class Explained:
 
     said: the class, tag or token that is explained, in words
     section: its title, tokens and relevance, ready to print
+    cut: which tokens a cut has left, in words
     """
 
     text: str | tuple[str, str]
     attribution: Attribution
     said: str
     section: render.Section
+    cut: str = ""
 
     def facts(self) -> dict:
         a = self.attribution
@@ -110,30 +112,26 @@ def explain_text(
     options: dict,
     columns: Callable[..., range] | None,
     *,
-    truncate: bool | None = None,
+    truncate: bool,
 ) -> Explained:
     """Explains one text, or a question with its context, by ``lrp_axioms.explain``.
 
     ``model`` is the name that the user gave.  The target is ``target(tokens)``, or the span
-    ``columns(number of tokens)``.  A text that is longer than the model's positions is cut with
-    ``truncate``; with False, the error names ``--truncate``.
+    ``columns(number of tokens)``.  With ``truncate``, a text that is longer than the model's
+    positions is cut.
     """
     from lrp_axioms import attribute, explain
-    from lrp_axioms.numeric.models.texts import tokenized
     from lrp_axioms.numeric.targets import span, terms
 
-    (ids,) = tokenized(loaded.tokenizer, [text])["input_ids"]
-    inputs = None if truncate is None else cut(loaded, text, len(ids), truncate=truncate)
-    if inputs is not None:
-        (ids,) = inputs["input_ids"].tolist()
-    tokens = loaded.tokenizer.convert_ids_to_tokens(ids)
+    inputs, tokens, cut = read(loaded, text, truncate=truncate)
+    ids = inputs["input_ids"][0].tolist()
     spanned = columns and columns(len(tokens))
     target = span(spanned.start, spanned.stop) if spanned else target(tokens)
     how = {"method": method, "target": target, **options}
-    if inputs is None:
-        a = explain(loaded.model, loaded.tokenizer, [text], **how)
-    else:
+    if cut:
         a = attribute(loaded.model, inputs, tokenizer=loaded.tokenizer, **how)
+    else:
+        a = explain(loaded.model, loaded.tokenizer, [text], **how)
     shifted = facts_of(loaded.model).two
     words = lambda first, end: loaded.tokenizer.decode(ids[first:end]).strip()
     if spanned:
@@ -150,7 +148,9 @@ def explain_text(
     compared = not spanned and loaded.explains != "answer" and a.target.ndim > 1
     number = "logit difference" if compared else "logit"
     section = section_of(a, 0, why=why, explains=explains, number=number, maps=maps)
-    return Explained(text, replace(a, model=model), said, section)
+    if cut:
+        section = replace(section, caption=f"{section.caption} {cut.capitalize()}.")
+    return Explained(text, replace(a, model=model), said, section, cut)
 
 
 def explained_shares(loaded, inputs, target, maps: Mapping[str, Any]) -> dict[str, float]:

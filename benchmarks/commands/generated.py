@@ -1,9 +1,10 @@
 """Explains texts that a language model continues: ``lrp-axioms explain --generate``."""
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import replace
 from functools import partial
 from pathlib import Path
+from typing import Any
 
 from rich.console import RenderableType
 from rich.table import Table
@@ -20,6 +21,7 @@ from lrp_axioms.benchmarks.commands.output import (
 )
 
 UNITS = ("token", "word", "sentence", "segment")
+CUT = "Only a part of the text was read: the whole text is too long for the model."
 CAUSES = 4  # of a written token, in a summary
 
 
@@ -93,16 +95,15 @@ def explain(
             from lrp_axioms.benchmarks.commands.cutting import cut_prompt
             from lrp_axioms.benchmarks.commands.explained import each, hint_to_quote, note_unknown
             from lrp_axioms.benchmarks.sources import models
+            from lrp_axioms.numeric.generation.result import html as page
 
             models.check_device(device)
             with hint_to_quote([name, *texts]):
                 loaded = models.load(name, device=device, writes=True, dtype=dtype)
         note_unknown(loaded, [*texts, options["contrast"] or "", reply or ""])
-        if chat and not loaded.tokenizer.chat_template:
-            raise ValueError(f"--chat: the tokenizer of {name} has no chat template; leave it out")
-        asked = lambda text: [{"role": "user", "content": text}] if chat else text
+        asked = prompts(loaded, chat=chat)
         how = {"count": count, "answers": [reply, options["contrast"]], "truncate": truncate}
-        prompts = each(texts, partial(cut_prompt, loaded, asked=asked, **how), called)
+        kept = each(texts, partial(cut_prompt, loaded, asked=asked, **how), called)
         options |= {"answer": reply} if count is None else {"max_new_tokens": count}
         found = []
         with noting(), problems.status("explaining what is written") as status:
@@ -111,20 +112,31 @@ def explain(
 
                 def of_one(text, method=method, folders=folders):
                     tell = lambda n, _row: status.update(f"explained {n + 1} written tokens")
-                    kept = {"keep": next(folders), "each": tell} if keep else {}
-                    how = options | kept | {"method": method} | budgets.get(method, {})
+                    own = {"keep": next(folders), "each": tell} if keep else {}
+                    how = options | own | {"method": method} | budgets.get(method, {})
                     return explain_generation(loaded.model, loaded.tokenizer, asked(text), **how)
 
-                found += each(prompts, of_one, called)
+                found += each(kept, of_one, called)
     title = Path(name).resolve().name if Path(name).is_dir() else name
     found = [replace(x, model=title) for x in found]
-    wrote = write_each("--html", html, found, lambda x: x.html(by).encode())
+    notes = [[CUT] if text != part else [] for text, part in zip(texts, kept, strict=True)]
+    pages = [*zip(found, notes * len(methods), strict=True)]
+    wrote = write_each("--html", html, pages, lambda x: page(x[0], by, x[1]).encode())
     found = [x if by == "token" else x.by(by) for x in found]
     wrote += write_each("--png", png, found, lambda x: x.png())
     facts = [{"text": x} | _facts(y) for x, y in zip(texts * len(methods), found, strict=True)]
     answer(model=name, method=",".join(methods), by=by, texts=facts, wrote=wrote)
     parts = [part for each in found for part in _parts(each)]
     present(parts, _short(found), wrote=wrote)
+
+
+def prompts(loaded, *, chat: bool) -> Callable[[str], Any]:
+    """Returns a function that makes a prompt of a text; ValueError for chats without a template."""
+    if chat and not loaded.tokenizer.chat_template:
+        raise ValueError(
+            f"--chat: the tokenizer of {loaded.name} has no chat template; leave it out"
+        )
+    return lambda text: [{"role": "user", "content": text}] if chat else text
 
 
 def _folders(keep: Path | None, count: int, method: str) -> list[Path]:

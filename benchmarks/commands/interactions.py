@@ -97,10 +97,9 @@ def interactions(
     with mendable():
         with loading("the model"):
             from lrp_axioms.benchmarks.commands import explained
-            from lrp_axioms.benchmarks.commands.cutting import cut
+            from lrp_axioms.benchmarks.commands.cutting import read
             from lrp_axioms.benchmarks.commands.targets import parse_target, said_of
             from lrp_axioms.benchmarks.sources import models
-            from lrp_axioms.numeric.models.texts import tokenized
             from lrp_axioms.numeric.pairs import interactions as interactions_of
             from lrp_axioms.numeric.results.words import named_units
 
@@ -111,11 +110,8 @@ def interactions(
         if len(texts) > 1 and loaded.explains != "answer":
             raise ValueError(f"{len(texts)} texts: pass one at a time")
         text = pair(texts) if loaded.explains == "answer" else texts[0]
-        (ids,) = tokenized(loaded.tokenizer, [text])["input_ids"]
-        inputs = cut(loaded, text, len(ids), truncate=truncate)
-        if inputs is not None:
-            (ids,) = inputs["input_ids"].tolist()
-        tokens = loaded.tokenizer.convert_ids_to_tokens(ids)
+        inputs, tokens, cut = read(loaded, text, truncate=truncate)
+        ids = inputs["input_ids"][0].tolist()
         parts = tokens if by == "token" else named_units(loaded.tokenizer, ids, by)[1]
         if len(parts) > MANY and not estimate:
             note(f"{len(parts)} {by}s: every pair takes a pass; --estimate takes far fewer")
@@ -123,7 +119,7 @@ def interactions(
         options = {"target": goal, "by": by, "seed": seed, "budget": budget}
         with noting(), loading("pairs"):
             found = interactions_of(
-                loaded.model, loaded.tokenizer, text if inputs is None else inputs,
+                loaded.model, loaded.tokenizer, inputs if cut else text,
                 pairs="estimated" if estimate else "exact", **options,
             )  # fmt: skip
         label = found.target[0].tolist()

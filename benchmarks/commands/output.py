@@ -116,7 +116,7 @@ def answer(**facts) -> None:
         about = {"command": invocation.command, "version": version("lrp-axioms")}
         if "wrote" in facts:
             facts["wrote"] = [path for path in facts["wrote"] if path]
-        notes = {"notes": [*facts.pop("notes", ()), *invocation.notes]}
+        notes = {"notes": [*dict.fromkeys([*facts.pop("notes", ()), *invocation.notes])]}
         text = json.dumps(about | _plain(facts) | notes, allow_nan=False)
         console.quiet = False
         console.out(text, highlight=False)

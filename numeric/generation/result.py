@@ -1,6 +1,6 @@
 """The explanation of a generated text: a matrix of relevance, and its forms."""
 
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from dataclasses import dataclass, replace
 from html import escape
 from importlib.resources import files
@@ -238,8 +238,11 @@ def heat_map(found: Generation) -> LayerMap:
     return _Triangle("", tuple(map(shown, found.written)), context, values)
 
 
-def html(found: Generation, unit: str = "token") -> str:
-    """Returns a self-contained page that opens on a unit; every text in it is escaped."""
+def html(found: Generation, unit: str = "token", notes: Iterable[str] = ()) -> str:
+    """Returns a self-contained page that opens on a unit; every text in it is escaped.
+
+    ``notes`` are shown below the legend.
+    """
     template = files("lrp_axioms.numeric.generation").joinpath("page.html").read_text("utf-8")
     names = [*UNITS] + ["segment"] * bool(found.segments)
     maps = {"token": found} | {name: found.by(name) for name in names}
@@ -253,6 +256,7 @@ def html(found: Generation, unit: str = "token") -> str:
             title=title(found),
             legend=f"{SHARES}." if found.shares else LEGEND,
             made=made(found),
+            notes=[*filter(None, notes)],
             maps=facts,
             opened=unit,
             data={"maps": facts, "scale": found.scale, "opened": unit, "least": render.LEAST},

@@ -1,6 +1,7 @@
 """Checks the texts and the tokenizer that a user passes, before a text is tokenized."""
 
 import reprlib
+import threading
 from collections import Counter
 from collections.abc import Callable, Iterable, Mapping, Sequence, Set
 from os import PathLike
@@ -15,6 +16,8 @@ from lrp_axioms.numeric.spelling import text_fault
 from lrp_axioms.numeric.warning import warn_caller
 
 CHAT = "tokenizer.apply_chat_template(chat, add_generation_prompt=True, tokenize=False)"
+# A fast tokenizer keeps padding and truncation of a call, and another thread's call changes them.
+TOKENIZING = threading.RLock()
 IDS = 'attribute(model, {"input_ids": ids}), with ids as a tensor (batch, token)'
 
 
@@ -143,7 +146,8 @@ def tokenized(
 ) -> Any:
     """Returns ``tokenizer(texts)``; raises ValueError with the text that crashes its library."""
     try:
-        return tokenizer(texts, **options)
+        with TOKENIZING:
+            return tokenizer(texts, **options)
     except BaseException as error:
         if not is_panic(error):
             raise

@@ -6,6 +6,7 @@ from typing import Any
 from transformers import PreTrainedModel, PreTrainedTokenizerBase
 
 from lrp_axioms.numeric.models.heads import ANSWER, CLASSES, TAGS
+from lrp_axioms.numeric.models.texts import tokenized
 from lrp_axioms.numeric.spelling import did_you_mean
 from lrp_axioms.numeric.targets import Label, Target, names, terms
 from lrp_axioms.numeric.warning import warn_caller
@@ -104,7 +105,7 @@ def single_token(tokenizer: PreTrainedTokenizerBase, text: str) -> list[int]:
 
 def text_ids(tokenizer: PreTrainedTokenizerBase, text: str) -> list[int]:
     """Returns the ids of a text without special tokens."""
-    return list(tokenizer.encode(text, add_special_tokens=False))
+    return list(tokenized(tokenizer, text, add_special_tokens=False)["input_ids"])
 
 
 def _words(tokenizer: PreTrainedTokenizerBase) -> list[str]:

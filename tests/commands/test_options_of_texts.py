@@ -71,7 +71,7 @@ def test_a_long_text_is_cut_at_its_end_for_a_class(told):
     inputs = loaded.tokenizer([text], return_tensors="pt", truncation=True, max_length=512)
     want = attribute(loaded.model, inputs)
     assert found["texts"][0]["relevance"] == want.relevance[0].tolist()
-    assert found["notes"] == ["--truncate: the first 512 of 802 tokens are explained"]
+    assert found["notes"] == ["only the first 512 of 802 tokens are explained"]
 
 
 def test_a_long_text_is_cut_at_its_beginning_for_a_next_token(told):
@@ -97,7 +97,7 @@ def test_pairs_are_of_a_text_that_is_cut(told):
     want = pairs_of(loaded.model, loaded.tokenizer, inputs, **how)
     assert found["pairs"] == want.pairs.tolist()
     assert found["parts"] == list(want.names)
-    assert found["notes"][0] == "--truncate: the first 512 of 612 tokens are explained"
+    assert found["notes"][0] == "only the first 512 of 612 tokens are explained"
 
 
 @pytest.mark.parametrize(
@@ -266,7 +266,7 @@ def test_a_dtype_that_torch_has_not_is_refused(run, command, tmp_path):
 def test_a_plan_of_a_long_text_is_of_its_beginning(told, run):
     text = "not a bad film " * 200
     cut, short = told("plan", "embedded", text, "--truncate"), told("plan", "embedded", "a film")
-    assert cut.pop("notes") == ["--truncate: the first 512 of 802 tokens are explained"]
+    assert cut.pop("notes") == ["only the first 512 of 802 tokens are explained"]
     assert not short.pop("notes")
     assert cut == short
     code, _, err = run("plan", "embedded", text)
@@ -297,5 +297,5 @@ def test_an_encoder_with_a_decoder_reads_the_first_words_of_a_prompt(told, tmp_p
     assert text["relevance"] == want.relevance.tolist()
     told("explain", tmp_path, "anna", "--generate", 40)  # the decoder has 20 positions
     assert found["notes"] == [
-        "--truncate: the text is cut at its end, and 20 of 41 tokens are left of the prompt"
+        "the text is cut at its end, and 20 of 41 tokens are left of the prompt"
     ]

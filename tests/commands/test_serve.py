@@ -17,7 +17,7 @@ from numeric import audit, evaluate, explain, explain_generation
 from numeric.targets import answer, logit
 from tests.support import folders
 from tests.support.heads import write_heads
-from tests.support.served import TEXT, TOKEN, Served, question
+from tests.support.served import TEXT, TOKEN, Served, question, run_python
 
 ROOT = Path(__file__).parents[2]
 
@@ -216,14 +216,6 @@ def test_a_probability_is_of_a_head_that_gives_some(settings, want, checkpoint, 
         assert said["probabilities"] == pytest.approx(want(row))
     finally:
         served.end()
-
-
-def run_python(served, ask):
-    status, lines, _ = served.post("/python", ask)
-    assert (status, lines.count(b"\n")) == (200, 4)
-    names = {}
-    exec(lines.decode(), names)
-    return names["found"].relevance[0].tolist()
 
 
 @pytest.mark.parametrize("unit", ["token", "word"])
