@@ -210,7 +210,8 @@ def written(loaded: Classifier, asked: Asked, count: str) -> str:
         text = cut_prompt(loaded, asked.text, **how, truncate=asked.truncate)
         options |= {"method": asked.methods[0]}
         found = explain_generation(loaded.model, loaded.tokenizer, prompt_of(text), **options)
-    return html(found, asked.unit, notes)
+    said = [f"{note[:1].upper()}{note[1:]}." for note in notes]
+    return html(replace(found, model=loaded.name), asked.unit, said)
 
 
 def python(loaded: Classifier, asked: Asked) -> str:

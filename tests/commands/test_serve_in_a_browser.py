@@ -203,6 +203,26 @@ def test_write_takes_the_number_that_the_page_shows(served):
                 assert [("residual" in x, "shares of attention" in x) for x in sums] == [
                     *[(True, False)] * 3, (False, True),
                 ]  # fmt: skip
+        driver.find_element(By.ID, "answer").send_keys("Ben is in the garden")
+        assert all(wrote(driver, link, 5, "any") for link in links)
+
+
+def test_a_long_text_is_cut_once_its_box_is_ticked(served):
+    with chromium() as driver:
+        wait = opened(driver, served, width=420)
+        text, error = (driver.find_element(By.ID, x) for x in ("text", "error"))
+        driver.execute_script("arguments[0].value = 'the key '.repeat(400)", text)
+        button = driver.find_element(By.CSS_SELECTOR, "form button")
+        button.click()
+        if served.name == "embedded":
+            wait.until(lambda _: "choose to cut the text" in error.text)
+        driver.find_element(By.ID, "truncate").click()
+        button.click()
+        wait.until(lambda d: len(d.find_elements(By.CSS_SELECTOR, "article")) == 3)
+        notes = driver.find_element(By.ID, "notes").text
+        assert re.search(r"only the (first|last) \d+ of 80\d tokens are explained", notes)
+        assert driver.execute_script("return document.documentElement.scrollWidth") <= 420
+        check_clean(driver, served)
 
 
 def wrote(driver, link, tokens, number):

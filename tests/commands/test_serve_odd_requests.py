@@ -11,7 +11,7 @@ from urllib.parse import quote_from_bytes
 import pytest
 
 from benchmarks.app import server
-from benchmarks.app.asked import NAMED
+from benchmarks.app.asked import CHOSEN, NAMED
 from benchmarks.commands.advice import of_page
 from benchmarks.commands.targets import parse_target
 from benchmarks.sources import models
@@ -28,7 +28,8 @@ PYTHON = re.compile(r"lrp_axioms|numeric|set_int|texts\[|[a-z]\(|pass None|Error
 NINES, THIRTY = "9" * 5000, "9" * 30
 VALUES = ("\ud800", "a\0b", NINES, THIRTY, "-1", "1.5", 3, 1.5, True, ["a"], [3], {}, {"a": "b"})
 LEGAL = [  # texts that are good ones of their fields
-    *product(("text", "context"), (NINES, THIRTY, "-1", "1.5")),
+    *product(("text", "context", "answer"), (NINES, THIRTY, "-1", "1.5")),
+    *product(CHOSEN, (True,)),
 ]
 BODIES = {
     "nothing": b"",
@@ -92,7 +93,7 @@ def test_every_endpoint_answers_every_odd_body_with_a_message(served, endpoint):
 
 @pytest.mark.parametrize("endpoint", ENDPOINTS)
 def test_every_endpoint_answers_every_odd_value_of_every_field_with_a_message(served, endpoint):
-    fields = ("text", *NAMED, "unit", "methods")
+    fields = ("text", *NAMED, *CHOSEN, "unit", "methods")
     for field, value in product(fields, VALUES):
         unread = {"target", "contrast"} if endpoint.startswith("/written") else ()
         if (field, value) in LEGAL or (field in unread and isinstance(value, str)):

@@ -63,6 +63,7 @@ def test_an_answer_and_a_chat_are_explained_as_by_python(tmp_path):
             asked = urllib.parse.urlencode({"token": TOKEN, "asked": ask, "count": 3})
             status, page, _ = served.ask(f"/written?{asked}")
             assert status == 200, page
+            assert f"why {served.name} wrote" in page.decode()
             data = re.search(r'id="data">(.*?)</script>', page.decode())[1]
             found = explain_generation(*of, prompt, method="cp-lrp", **want).by("word")
             maps = json.loads(data)["maps"]["word"]
@@ -72,6 +73,6 @@ def test_an_answer_and_a_chat_are_explained_as_by_python(tmp_path):
         long = question("cp-lrp", text=text * 20, answer="Ben", truncate=True)
         asked = urllib.parse.urlencode({"token": TOKEN, "asked": json.dumps(long)})
         page = served.ask(f"/written?{asked}")[1].decode()
-        assert "the text is cut at its beginning, and 64 of 161 tokens are left" in page
+        assert "The text is cut at its beginning, and 64 of 161 tokens are left" in page
     finally:
         served.end()

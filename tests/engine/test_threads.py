@@ -15,12 +15,14 @@ from torch.nn.modules.module import register_module_forward_hook
 from transformers.models.bert.modeling_bert import BertOutput
 
 from axioms.composites import ATTNLRP, CP_LRP
+from benchmarks.sources import models
 from numeric import attribute, audit, sweep
 from numeric.evaluation.perturbation import perturbation_curves
 from numeric.evaluation.softmax_errors import softmax_errors
 from numeric.methods.catalogue import METHODS
 from numeric.models.inputs import prepare
 from numeric.models.patches import OF_TRANSFORMERS
+from numeric.models.texts import tokenized
 from tests.support import cases
 from tests.support.traces import assert_same, failing, registries, snapshot
 
@@ -54,6 +56,22 @@ USES |= {
     "stock": lambda model, batch: [model(**batch).logits.detach()],
 }
 BESIDE = [name for name in USES if name != "audit"]  # which takes a second
+
+
+def test_threads_that_share_a_tokenizer_get_what_they_ask_for():
+    """A fast tokenizer keeps padding and truncation; without the lock, a quarter of calls differ."""
+    before = sys.getswitchinterval()
+    sys.setswitchinterval(1e-5)
+    tokenizer, pair = models.load("embedded").tokenizer, ["a film " * 200, "a"]
+    asked = [{"padding": True}, {}, {"truncation": True, "max_length": 20}, {}]
+    want = [tokenized(tokenizer, pair, **how)["input_ids"] for how in asked]
+    try:
+        with ThreadPoolExecutor(len(asked)) as threads:
+            call = lambda how: [tokenized(tokenizer, pair, **how)["input_ids"] for _ in range(50)]
+            for one, found in zip(want, threads.map(call, asked), strict=True):
+                assert all(x == one for x in found)
+    finally:
+        sys.setswitchinterval(before)
 
 
 @pytest.fixture(scope="module")
