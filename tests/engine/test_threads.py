@@ -59,7 +59,7 @@ BESIDE = [name for name in USES if name != "audit"]  # which takes a second
 
 
 def test_threads_that_share_a_tokenizer_get_what_they_ask_for():
-    """A fast tokenizer keeps padding and truncation; without the lock, a quarter of calls differ."""
+    """A fast tokenizer keeps padding and truncation of a call, as a state of its own."""
     before = sys.getswitchinterval()
     sys.setswitchinterval(1e-5)
     tokenizer, pair = models.load("embedded").tokenizer, ["a film " * 200, "a"]
