@@ -15,6 +15,10 @@ INSTEAD = {
         "explain each token by itself, as the next token of the text before it"
     ),
     "pass epsilon=1e-6, or load the model in float32": WIDER,
+    "pass tokenizer, or at, its column, or set model.config.mask_token_id = "
+    "tokenizer.mask_token_id": (
+        "pass its --column; `explain --generate` explains a text that the model writes"
+    ),
     "put a token in their place, removal=tokenizer.mask_token_id, or load the model in float32": (
         WIDER
     ),
@@ -47,6 +51,10 @@ VALUES = {
     ),
     r"such as span\((\d+), end\)": r"such as --span \1:",
     r"set model\.config\.(\w+)( = [\w.]+)?": r"set \1\2 in the model's config.json",
+    r"\na target of this \w+ is .*\(lrp_axioms\.numeric\.targets\)": "",
+    r"\bmax_new_tokens is": "--generate is",
+    r"\b(?:decoder_)?input_ids changed": "the text changed",
+    r"\b(by|contrast|answer|method) is": r"--\1 is",
     rf"^({EACH})?(budget|contrast|examples|target)=": r"\1--\2 ",
     rf"^({EACH})?max_new_tokens=": r"\1--generate ",
     rf"^({EACH})?decoder_input_ids has (\d+) tokens; pass 1, .* to (\d+)": (

@@ -19,6 +19,7 @@ from lrp_axioms.numeric.results.result import Attribution
 from lrp_axioms.numeric.targets import Target
 
 CALL = "call.json"
+LONG = 80  # letters of two values, such as digests
 TOGETHER = 8  # rows that share a forward pass
 PLAIN = (str, int, float, bool, type(None), Composite, Tensor)
 Rows = Callable[[Sequence[Target]], list[Attribution]]
@@ -56,7 +57,11 @@ class Kept:
             raise ValueError(f"{self.file} was changed ({error}): pass another folder") from error
         names = [x for x in {**self.call, **call} if call.get(x) != self.call.get(x)]
         if names:
-            said = [f"{x} is {self.call.get(x)!r}, and was {call.get(x)!r}" for x in names]
+            pairs = [(x, str(self.call.get(x)), str(call.get(x))) for x in names]
+            said = [
+                f"{x} is {new}, and was {old}" if len(new + old) < LONG else f"{x} changed"
+                for x, new, old in pairs
+            ]
             raise ValueError(
                 f"{self.folder} keeps another call: {'; '.join(said)}. Pass another folder, or "
                 "make the call that it keeps"
