@@ -14,6 +14,7 @@
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field
+from functools import cached_property
 
 import sympy as sp
 
@@ -37,7 +38,7 @@ class Decision:
         """Whether both sides are the same expression as written."""
         return bool(self.left == self.right)
 
-    @property
+    @cached_property
     def symbols(self) -> tuple[sp.Symbol, ...]:
         """All symbols of both sides, by name."""
         return tuple(sorted(self.left.free_symbols | self.right.free_symbols, key=str))

@@ -14,6 +14,7 @@ import sympy as sp
 
 from lrp_axioms.axioms import kinds
 from lrp_axioms.axioms.decide.denotation import KEPT, same_value
+from lrp_axioms.axioms.decide.identity import identical
 from lrp_axioms.axioms.graph import CONSTANT, INPUT, Node, topological
 from lrp_axioms.axioms.rules.propagate import LeafValues, evaluate
 
@@ -72,6 +73,15 @@ def regions(
     return found.get(root) or _number(values[root])
 
 
+def _live(root: Node) -> set[Node]:
+    """The nodes that an input reaches; a constant has the value of its shape alone."""
+    found: set[Node] = set()
+    for node in topological(root):
+        if node.op == INPUT or (node.op != CONSTANT and found.intersection(node.args)):
+            found.add(node)
+    return found
+
+
 def _add(one: Map, other: Map) -> None:
     for key, matrix in other.items():
         one[key] = one[key] + matrix if key in one else matrix
@@ -123,11 +133,14 @@ def _sort(parts: Iterable[Skeleton]) -> Skeleton:
     return tuple(sorted(parts, key=_order))
 
 
+@lru_cache(KEPT)
 def _order(part: object) -> str:
     """The sort key of a part: its operations and matrices in words."""
     if isinstance(part, tuple):
         return f"({', '.join(map(_order, part))})"
-    return _written(part) if isinstance(part, sp.ImmutableMatrix) else repr(part)
+    if isinstance(part, sp.ImmutableMatrix):
+        return f"{part.shape} {', '.join(map(_written, part))}"
+    return repr(part)
 
 
 def _together(op: str, fixed: Sequence[sp.Matrix]) -> list[Skeleton]:
@@ -169,12 +182,13 @@ def any_alike(
     by: Callable[..., Skeleton] = skeleton,
 ) -> bool:
     """Whether one of ``some`` graphs is ``alike`` one of the ``others``; each is swept once."""
-    parts = cache(lambda root: _split(by(root, evaluate(root, point))))
+    parts = cache(lambda root: _split(by(root, evaluate(root, point, blank=_live(root)))))
     return any(_equal(parts(one), parts(other)) for other in others for one in some)
 
 
 def _equal(one: Split, other: Split) -> bool:
     (left, fixed), (right, others) = one, other
     return left == right and all(
-        same_value(sp.Matrix(a), sp.Matrix(b)) for a, b in zip(fixed, others, strict=True)
+        identical(a, b) if a == b else same_value(sp.Matrix(a), sp.Matrix(b))
+        for a, b in zip(fixed, others, strict=True)
     )

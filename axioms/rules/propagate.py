@@ -3,8 +3,8 @@
 Every value is a matrix; a number or a symbol stands for a 1 x 1 matrix.
 """
 
-from collections.abc import Callable, Mapping, Sequence
-from functools import reduce
+from collections.abc import Callable, Collection, Mapping, Sequence
+from functools import cache, reduce
 from operator import matmul
 from typing import TypeAlias, TypedDict, Unpack
 
@@ -74,8 +74,13 @@ FILLS: dict[str, Callable[[int, int], Matrix]] = {
 }
 
 
+@cache
+def _filled(fill: str, rows: int, columns: int) -> Matrix:
+    return FILLS[fill](rows, columns)
+
+
 def _constant(x: Matrix, fill: str, factor: Number = 1) -> Matrix:
-    return sp.sympify(factor) * FILLS[fill](*x.shape)
+    return sp.sympify(factor) * _filled(fill, *x.shape)
 
 
 def _product(operands: Sequence[Matrix]) -> Matrix:
@@ -103,13 +108,16 @@ FORWARD: dict[str, Callable[..., Matrix]] = {
 
 
 def _as_matrix(value: Matrix | Number) -> Matrix:
+    if isinstance(value, Matrix):  # nothing here changes a matrix in place
+        return value
     return Matrix(value) if isinstance(value, sp.MatrixBase) else Matrix([[value]])
 
 
 @noted
-def evaluate(root: Node, point: LeafValues) -> dict[Node, Matrix]:
+def evaluate(root: Node, point: LeafValues, *, blank: Collection[Node] = ()) -> dict[Node, Matrix]:
     """Value of every node under ``root``, where ``point`` gives the value of each leaf by name.
 
+    A ``blank`` node has its value at operands of zeros: only its shape counts.
     Raises LookupError that lists every leaf without a value and every unknown operation.
     """
     order = topological(root)
@@ -129,7 +137,10 @@ def evaluate(root: Node, point: LeafValues) -> dict[Node, Matrix]:
         if node.op in LEAVES:
             values[node] = _as_matrix(point[node.name])
         else:
-            values[node] = FORWARD[node.op](node, *(values[arg] for arg in node.args))
+            operands = (values[arg] for arg in node.args)
+            if node in blank:
+                operands = (sp.zeros(*x.shape) for x in operands)
+            values[node] = FORWARD[node.op](node, *operands)
     return values
 
 
