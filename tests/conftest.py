@@ -3,6 +3,7 @@
 import builtins
 import gc
 import io
+import json
 import os
 import socket
 import sys
@@ -112,6 +113,18 @@ def run(monkeypatch, capsys):
         return stopped.value.code or 0, out, err
 
     return run
+
+
+@pytest.fixture
+def told(run):
+    """Runs the program with --json, and returns its object."""
+
+    def told(*call):
+        code, out, err = run(*call, "--json")
+        assert code == 0, err
+        return json.loads(out)
+
+    return told
 
 
 @pytest.fixture

@@ -38,6 +38,7 @@ def read(loaded, text: str | tuple[str, str], *, truncate: bool) -> Read:
     how = cutting(loaded, text)
     side, limit = how.pop("truncation_side"), how["max_length"]
     if truncate and size > limit:
+        _check_context(tokenizer, text, limit)
         with TOKENIZING:
             before = tokenizer.truncation_side
             try:
@@ -49,6 +50,21 @@ def read(loaded, text: str | tuple[str, str], *, truncate: bool) -> Read:
         note(cut := f"only the {kept} {limit} of {size} tokens are explained")
     tokens = tokenizer.convert_ids_to_tokens(inputs["input_ids"][0].tolist())
     return Read(inputs.to(loaded.model.device), tokens, cut)
+
+
+def _check_context(tokenizer, text: str | tuple[str, str], limit: int) -> None:
+    """Raises ValueError for a question that leaves no room for its context."""
+    if isinstance(text, str):
+        return
+    from lrp_axioms.numeric.models.texts import tokenized
+
+    own = len(tokenized(tokenizer, text[0], add_special_tokens=False)["input_ids"])
+    special = tokenizer.num_special_tokens_to_add(pair=True)
+    if own + special >= limit:
+        raise ValueError(
+            f"--truncate: the question has {own} tokens and leaves no room for its context, beside "
+            f"{special} special tokens in {limit} positions; pass a shorter question"
+        )
 
 
 def cutting(loaded, text: str | tuple[str, str]) -> dict[str, Any]:

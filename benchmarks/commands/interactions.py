@@ -124,7 +124,8 @@ def interactions(
             )  # fmt: skip
         label = found.target[0].tolist()
         said = said_of(loaded, label, tokens)
-    found = replace(found, model=model, said=f"for {explained.why_of(loaded, label, said)}")
+    why = f"for {explained.why_of(loaded, label, said)}" + f" ({cut})" * bool(cut)
+    found = replace(found, model=model, said=why)
     with mendable():
         if html:
             write_named(html, found.html().encode())

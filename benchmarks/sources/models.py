@@ -33,6 +33,7 @@ from lrp_axioms.numeric.models.facts import facts_of
 from lrp_axioms.numeric.models.texts import is_panic
 from lrp_axioms.numeric.spelling import closest, did_you_mean
 
+LONG = "sequence-length-is-longer-than-the-specified-maximum"  # a warning of Transformers
 ASSETS = Path(__file__).parents[1] / "assets"
 EMBEDDED = {
     "embedded": ASSETS / "bert12-sst2",
@@ -113,6 +114,7 @@ def load(
     revision = revision or PINS["models"].get(name)
     head = _that_writes if writes else _head
     model, tokenizer = _loaded(name, head, AutoTokenizer, revision, attention, dtype)
+    tokenizer.deprecation_warnings[LONG] = True  # commands say it of each text, or cut the text
     if len(tokenizer) <= len(tokenizer.all_special_ids):  # Transformers makes one up
         raise ValueError(
             f"model {name!r} has no tokenizer: every word would be unknown; save it beside the "

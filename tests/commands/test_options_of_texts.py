@@ -1,6 +1,5 @@
 """Options that several commands share: methods with commas, dtypes, and texts that are cut."""
 
-import json
 from dataclasses import replace
 
 import pyarrow.parquet as pq
@@ -20,17 +19,6 @@ from numeric import attribute, explain, explain_generation
 from numeric.models import texts
 from numeric.models.facts import facts_of
 from numeric.pairs import interactions as pairs_of
-from tests.support.heads import write_heads
-
-
-@pytest.fixture
-def told(run):
-    def told(*call):
-        code, out, err = run(*call, "--json")
-        assert code == 0, err
-        return json.loads(out)
-
-    return told
 
 
 def test_several_methods_are_the_ones_of_python(told, tmp_path):
@@ -199,17 +187,6 @@ def test_what_is_written_is_explained_by_several_methods(told, tmp_path):
     assert told(*call)["texts"] == found["texts"]
 
 
-def test_an_audit_cuts_as_an_explanation_does(told, tmp_path, checkpoint):
-    folder = write_heads(checkpoint, tmp_path) / "classes"
-    text = "a fine film . " * 20
-    audited, found = (told(x, folder, text, "--truncate") for x in ("audit", "explain"))
-    (explained,) = found["texts"]
-    assert [x["token"] for x in audited["tokens"]] == explained["tokens"]
-    relevance = [x["relevance"] for x in audited["tokens"]]
-    assert relevance == pytest.approx(explained["relevance"], abs=1e-5)
-    assert audited["notes"][-1] == found["notes"][-1]
-
-
 @pytest.mark.parametrize(("command", "several"), [("audit", "audits"), ("plan", "plans")])
 def test_audits_and_plans_of_two_methods_are_the_two_of_each(told, run, command, several):
     call = (command, "embedded", "a fine film", "--method")
@@ -224,11 +201,6 @@ def test_audits_and_plans_of_two_methods_are_the_two_of_each(told, run, command,
     assert len(out.splitlines()) <= 24
     assert all(x in out for x in ("attnlrp", "cp-lrp"))
     assert "--method '': pass attnlrp, cp-lrp" in run(*call, "attnlrp,")[2]
-
-
-def test_a_text_that_fits_is_not_cut(told):
-    plain, cut = (told("explain", "embedded", "not a bad film", *x) for x in ([], ["--truncate"]))
-    assert plain == cut
 
 
 def test_a_note_on_pairs_counts_the_parts_that_are_left_out(told):
@@ -261,16 +233,6 @@ def test_a_dtype_that_torch_has_not_is_refused(run, command, tmp_path):
     code, _, err = run(command, *given, "--dtype", "float99")
     assert code == 2
     assert "--dtype float99: pass float32, float64, bfloat16, float16" in err
-
-
-def test_a_plan_of_a_long_text_is_of_its_beginning(told, run):
-    text = "not a bad film " * 200
-    cut, short = told("plan", "embedded", text, "--truncate"), told("plan", "embedded", "a film")
-    assert cut.pop("notes") == ["only the first 512 of 802 tokens are explained"]
-    assert not short.pop("notes")
-    assert cut == short
-    code, _, err = run("plan", "embedded", text)
-    assert (code, "--truncate" in err) == (2, True)
 
 
 def test_words_are_of_written_texts_alone(run):
