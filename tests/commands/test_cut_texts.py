@@ -1,4 +1,4 @@
-"""Texts that commands cut with --truncate, and what they say of it."""
+"""Texts that commands cut with --truncate, and the notes on them."""
 
 import pytest
 from transformers import AutoConfig
