@@ -108,8 +108,6 @@ FORWARD: dict[str, Callable[..., Matrix]] = {
 
 
 def _as_matrix(value: Matrix | Number) -> Matrix:
-    if isinstance(value, Matrix):  # nothing here changes a matrix in place
-        return value
     return Matrix(value) if isinstance(value, sp.MatrixBase) else Matrix([[value]])
 
 

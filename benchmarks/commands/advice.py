@@ -54,7 +54,7 @@ VALUES = {
     r"\na target of this \w+ is .*\(lrp_axioms\.numeric\.targets\)": "",
     r"\bmax_new_tokens is": "--generate is",
     r"\b(?:decoder_)?input_ids changed": "the text changed",
-    r"\b(by|contrast|answer|method) is": r"--\1 is",
+    r"(?<=[:;] )(answer|contrast|method) is (?=.*, and was )": r"--\1 is ",
     rf"^({EACH})?(budget|contrast|examples|target)=": r"\1--\2 ",
     rf"^({EACH})?max_new_tokens=": r"\1--generate ",
     rf"^({EACH})?decoder_input_ids has (\d+) tokens; pass 1, .* to (\d+)": (
@@ -77,6 +77,6 @@ def of_command(message: str) -> str:
 def of_page(message: str) -> str:
     """Returns an error, or a note, with the names of the page's fields, in signs of UTF-8."""
     own = of_command(message).replace("pass --truncate to cut", "choose to cut")
-    own = own.replace("--generate", "write")
+    own = re.sub(r"--generate (?=\d)", "write ", own)
     own = re.sub(r"--(?=(answer|chat|column|contrast|method|target|truncate)\b)", "", own)
     return printable(own).encode(errors="replace").decode()

@@ -35,6 +35,10 @@ PASSED_ON = {
         "text 1, 2: --budget 1: too few; pass a larger --budget\n--target 'a': no class"
     ),
     "a text with target=3 in it": "a text with target=3 in it",
+    "k keeps another call: method is 'a', and was 'b'; max_new_tokens is 3, and was 2": (
+        "k keeps another call: --method is 'a', and was 'b'; --generate is 3, and was 2"
+    ),
+    "the contrast is the target itself": "the contrast is the target itself",
     "no return; set model.config.return_dict = True": (
         "no return; set return_dict = True in the model's config.json"
     ),
