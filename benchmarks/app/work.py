@@ -2,7 +2,7 @@
 
 import json
 import math
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from dataclasses import replace
 from functools import partial
 from typing import Any
@@ -70,9 +70,8 @@ def answer(loaded: Classifier, asked: Asked, tell: Tell) -> None:
     ``tell`` raises ends the work.
     """
     maps: Maps = {}
-    words = [x for text in asked.texts(loaded) for x in unknown(loaded.tokenizer, text)]
-    if names := [repr(x) for x in dict.fromkeys(words)]:
-        tell({"note": f"unknown, and read as {loaded.tokenizer.unk_token}: {some(names)}"})
+    for said in _unknown(loaded, asked.texts(loaded)):
+        tell({"note": said})
     for method in sorted(asked.methods, key=lambda name: name == LOO):
         each = partial(_passed, tell, maps if asked.unit == "token" else {}, {})
         options = {"batch_size": COPIES, "each": each} if method == LOO else {}
@@ -88,6 +87,13 @@ def answer(loaded: Classifier, asked: Asked, tell: Tell) -> None:
         inputs, given = _inputs(loaded, asked)
         goal = asked.goal(loaded, given["tokens"])
         tell({"explained": explained_shares(loaded, inputs, goal, maps)})
+
+
+def _unknown(loaded: Classifier, texts: Iterable[str]) -> list[str]:
+    """Returns one note on the words that the tokenizer does not know, or none."""
+    words = [repr(x) for text in texts for x in unknown(loaded.tokenizer, text)]
+    names = [*dict.fromkeys(words)]
+    return [f"unknown, and read as {loaded.tokenizer.unk_token}: {some(names)}"] if names else []
 
 
 def _inputs(loaded: Classifier, asked: Asked) -> tuple[Any, dict[str, Any]]:
@@ -205,7 +211,7 @@ def written(loaded: Classifier, asked: Asked, count: str) -> str:
     prompt_of = prompts(loaded, chat=asked.chat)
     how = {"asked": prompt_of, "count": number, "answers": [asked.answer]}
     options = {"answer": asked.answer} if asked.answer else {"max_new_tokens": number}
-    notes: list[str] = []
+    notes = _unknown(loaded, [asked.text, asked.answer or ""])
     with telling(lambda said: notes.append(of_page(said))):
         text = cut_prompt(loaded, asked.text, **how, truncate=asked.truncate)
         options |= {"method": asked.methods[0]}

@@ -70,6 +70,11 @@ def test_an_answer_and_a_chat_are_explained_as_by_python(tmp_path):
             assert maps["tokens"] == [*found.tokens]
             relevance = torch.tensor(maps["relevance"])
             assert torch.allclose(relevance, found.relevance, rtol=1e-3, atol=1e-5)
+        unknown = question("cp-lrp", text=text, answer="a zebra")
+        asked = urllib.parse.urlencode({"token": TOKEN, "asked": json.dumps(unknown)})
+        assert "Unknown, and read as &lt;unk&gt;: &#39;zebra&#39;." in (
+            served.ask(f"/written?{asked}")[1].decode()
+        )
         long = question("cp-lrp", text=text * 20, answer="Ben", truncate=True)
         asked = urllib.parse.urlencode({"token": TOKEN, "asked": json.dumps(long)})
         page = served.ask(f"/written?{asked}")[1].decode()
