@@ -204,7 +204,8 @@ def tell(message: str) -> None:
     problems.quiet = False
     if invocation.json:
         error = {"message": message, "exit_code": 2}
-        problems.out(json.dumps({"command": invocation.command, "error": error}), highlight=False)
+        found = {"command": invocation.command, "error": error, "notes": invocation.notes}
+        problems.out(json.dumps(found), highlight=False)
         return
     problems.print(f"[bold red]error:[/] {escape(message)}", soft_wrap=True, highlight=False)
 

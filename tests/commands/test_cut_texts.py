@@ -1,5 +1,7 @@
 """Texts that commands cut with --truncate, and the notes on them."""
 
+import json
+
 import pytest
 from transformers import AutoConfig
 
@@ -51,3 +53,11 @@ def test_a_plan_of_a_long_text_is_of_its_beginning(told, run):
 def test_a_text_that_fits_is_not_cut(told):
     plain, cut = (told("explain", "embedded", "not a bad film", *x) for x in ([], ["--truncate"]))
     assert plain == cut
+
+
+def test_an_error_of_a_cut_text_says_that_it_is_cut(run, tmp_path, checkpoint):
+    folder = write_heads(checkpoint, tmp_path) / "masked"
+    code, _, err = run("explain", folder, "a fine film " * 200 + "[MASK]", "--truncate", "--json")
+    found = json.loads(err.splitlines()[-1])
+    assert (code, "[MASK] stands nowhere in the text" in found["error"]["message"]) == (2, True)
+    assert "of 603 tokens are explained" in found["notes"][0]
