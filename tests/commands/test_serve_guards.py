@@ -64,7 +64,7 @@ FAULTS = {
         question("loo", contrast="\ud800"),
         "contrast '\\ud800': half",
     ),
-    "many tokens": (question("loo", text="film " * 600), "longer than the model's"),
+    "many tokens": (question("loo", text="film " * 600), "choose to cut the text"),
 }
 
 

