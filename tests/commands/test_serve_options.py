@@ -14,6 +14,14 @@ from tests.support import folders
 from tests.support.served import TOKEN, Served, question, run_python
 
 
+def page_of(served, path, ask, **more):
+    """The page that a link opens."""
+    asked = urllib.parse.urlencode({"token": TOKEN, "asked": json.dumps(ask)} | more)
+    status, page, _ = served.ask(f"{path}?{asked}")
+    assert status == 200, page
+    return page.decode()
+
+
 @pytest.fixture(scope="module")
 def classifier():
     found = Served("embedded")
@@ -41,8 +49,7 @@ def test_a_text_is_cut_where_a_reader_asks_for_it(classifier, unit):
     want = a if unit == "token" else a.by(unit, of.tokenizer)
     assert row["relevance"] == pytest.approx(want.relevance[0].tolist(), abs=1e-5)
     assert run_python(classifier, ask) == pytest.approx(row["relevance"], abs=1e-5)
-    asked = urllib.parse.urlencode({"token": TOKEN, "asked": json.dumps(ask)})
-    assert said in classifier.ask(f"/audit?{asked}")[1].decode()
+    assert said in page_of(classifier, "/audit", ask)
 
 
 def test_an_answer_and_a_chat_are_explained_as_by_python(tmp_path):
@@ -59,25 +66,20 @@ def test_an_answer_and_a_chat_are_explained_as_by_python(tmp_path):
             ({"chat": True}, chat, {"max_new_tokens": 3}),
             ({"chat": True, "answer": "Ben"}, chat, {"answer": "Ben"}),
         ):
-            ask = json.dumps(question("cp-lrp", text=text, unit="word", **more))
-            asked = urllib.parse.urlencode({"token": TOKEN, "asked": ask, "count": 3})
-            status, page, _ = served.ask(f"/written?{asked}")
-            assert status == 200, page
-            assert f"why {served.name} wrote" in page.decode()
-            data = re.search(r'id="data">(.*?)</script>', page.decode())[1]
+            ask = question("cp-lrp", text=text, unit="word", **more)
+            page = page_of(served, "/written", ask, count=3)
+            assert f"why {served.name} wrote" in page
+            data = re.search(r'id="data">(.*?)</script>', page)[1]
             found = explain_generation(*of, prompt, method="cp-lrp", **want).by("word")
             maps = json.loads(data)["maps"]["word"]
             assert maps["tokens"] == [*found.tokens]
             relevance = torch.tensor(maps["relevance"])
             assert torch.allclose(relevance, found.relevance, rtol=1e-3, atol=1e-5)
         unknown = question("cp-lrp", text=text, answer="a zebra")
-        asked = urllib.parse.urlencode({"token": TOKEN, "asked": json.dumps(unknown)})
-        assert "Unknown, and read as &lt;unk&gt;: &#39;zebra&#39;." in (
-            served.ask(f"/written?{asked}")[1].decode()
-        )
+        said = "Unknown, and read as &lt;unk&gt;: &#39;zebra&#39;."
+        assert said in page_of(served, "/written", unknown)
         long = question("cp-lrp", text=text * 20, answer="Ben", truncate=True)
-        asked = urllib.parse.urlencode({"token": TOKEN, "asked": json.dumps(long)})
-        page = served.ask(f"/written?{asked}")[1].decode()
+        page = page_of(served, "/written", long)
         assert "The text is cut at its beginning, and 64 of 161 tokens are left" in page
     finally:
         served.end()
