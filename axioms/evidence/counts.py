@@ -13,6 +13,7 @@ import re
 import sys
 from collections import Counter
 from collections.abc import Generator, Iterable
+from functools import lru_cache
 from math import prod
 from pathlib import Path
 
@@ -57,11 +58,16 @@ def key(item: pytest.Item) -> str:
     return f"{item.path.name}::{item.name}"
 
 
+@lru_cache(1)
+def _kept(path: Path, _changed: int) -> Counts:
+    return schema.read(path, Counts, "counts of theorems")
+
+
 def hold(item: pytest.Item, decisions: Iterable[Decision]) -> None:
     """Raises ValueError if a run of one of our own theorems decides less than its kept counts."""
     if item.path.parent != THEOREMS:
         return
-    kept = schema.read(KEPT, Counts, "counts of theorems")
+    kept = _kept(KEPT, KEPT.stat().st_mtime_ns)
     if key(item) not in kept:
         raise ValueError(
             f"{key(item)} has no count in {KEPT.name}; `{COMMAND} {item.path.name}` writes it"

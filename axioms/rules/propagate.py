@@ -6,6 +6,7 @@ Every value is a matrix; a number or a symbol stands for a 1 x 1 matrix.
 from collections.abc import Callable, Collection, Mapping, Sequence
 from functools import cache, reduce
 from operator import matmul
+from types import MappingProxyType
 from typing import TypeAlias, TypedDict, Unpack
 
 import sympy as sp
@@ -112,13 +113,20 @@ def _as_matrix(value: Matrix | Number) -> Matrix:
 
 
 @noted
-def evaluate(root: Node, point: LeafValues, *, blank: Collection[Node] = ()) -> dict[Node, Matrix]:
+def evaluate(
+    root: Node,
+    point: LeafValues,
+    *,
+    blank: Collection[Node] = (),
+    known: Mapping[Node, Matrix] = MappingProxyType({}),
+) -> dict[Node, Matrix]:
     """Value of every node under ``root``, where ``point`` gives the value of each leaf by name.
 
-    A ``blank`` node has its value at operands of zeros: only its shape counts.
+    A ``blank`` node has its value at operands of zeros: only its shape counts.  Nodes whose value
+    at this point is ``known`` are left out.
     Raises LookupError that lists every leaf without a value and every unknown operation.
     """
-    order = topological(root)
+    order = [node for node in topological(root) if node not in known]
     unknown = [
         f"  {node.op:<12} {node.name or node}"
         for node in order
@@ -135,7 +143,7 @@ def evaluate(root: Node, point: LeafValues, *, blank: Collection[Node] = ()) -> 
         if node.op in LEAVES:
             values[node] = _as_matrix(point[node.name])
         else:
-            operands = (values[arg] for arg in node.args)
+            operands = (known[arg] if arg in known else values[arg] for arg in node.args)
             if node in blank:
                 operands = (sp.zeros(*x.shape) for x in operands)
             values[node] = FORWARD[node.op](node, *operands)

@@ -15,7 +15,7 @@ import sympy as sp
 from lrp_axioms.axioms import kinds
 from lrp_axioms.axioms.decide.denotation import KEPT, same_value
 from lrp_axioms.axioms.decide.identity import identical
-from lrp_axioms.axioms.graph import CONSTANT, INPUT, Node, topological
+from lrp_axioms.axioms.graph import CONSTANT, INPUT, Node, rebuild, topological
 from lrp_axioms.axioms.rules.propagate import LeafValues, evaluate
 
 Skeleton: TypeAlias = tuple[object, ...]
@@ -24,12 +24,18 @@ FIXED = "fixed"
 Split: TypeAlias = tuple[object, list[sp.ImmutableMatrix]]
 """A skeleton without its matrices, and the matrices."""
 Map: TypeAlias = dict[object, sp.Matrix]  # matrix by entering part, and the fixed term
+Seen: TypeAlias = tuple[dict[Node, Skeleton], dict[Node, Map]]  # of nodes that an input reaches
 
 
-def skeleton(root: Node, values: Mapping[Node, sp.Matrix]) -> Skeleton:
-    """The parts of a graph that rules see, from the value of each node; inputs may be all 0."""
-    found: dict[Node, Skeleton] = {}
+def skeleton(root: Node, values: Mapping[Node, sp.Matrix], seen: Seen | None = None) -> Skeleton:
+    """The parts of a graph that rules see, from the value of each node; inputs may be all 0.
+
+    ``seen`` keeps the parts of nodes from one graph to the next.
+    """
+    found, _ = seen or ({}, {})
     for node in topological(root):
+        if node in found:
+            continue
         if node.op == INPUT:
             found[node] = (INPUT, node.name)
         elif node.op != CONSTANT and any(x in found for x in node.args):
@@ -38,7 +44,11 @@ def skeleton(root: Node, values: Mapping[Node, sp.Matrix]) -> Skeleton:
 
 
 def regions(
-    root: Node, values: Mapping[Node, sp.Matrix], *, through_heads: bool = False
+    root: Node,
+    values: Mapping[Node, sp.Matrix],
+    seen: Seen | None = None,
+    *,
+    through_heads: bool = False,
 ) -> Skeleton:
     """As ``skeleton``, but of sums and layers only their map: a matrix for each node that enters.
 
@@ -46,9 +56,10 @@ def regions(
     matrix W (theorem 61), in however many steps.  ``through_heads`` goes on through readouts:
     A (y W + 1 b) is (A y) W + 1 b, since the rows of a softmax add up to 1.
     """
-    found: dict[Node, Skeleton] = {}
-    maps: dict[Node, Map] = {}
+    found, maps = seen or ({}, {})
     for node in topological(root):
+        if node in maps:
+            continue
         live = [x for x in node.args if x in maps]
         unit = sp.eye(values[node].cols)
         if node.op == INPUT:
@@ -69,7 +80,7 @@ def regions(
         else:
             maps[node] = {_operation(node, values, found): unit}
         parts = ((key, _multiplied_out(w)) for key, w in maps[node].items())
-        found[node] = _sort((key, w) for key, w in parts if not w.is_zero_matrix)
+        found[node] = _sort((key, w) for key, w in parts if any(w))
     return found.get(root) or _number(values[root])
 
 
@@ -163,32 +174,61 @@ def _split(part: object) -> Split:
     return tuple(left for left, _ in pairs), [m for _, right in pairs for m in right]
 
 
-def alike(
-    one: Node, other: Node, point: LeafValues, *, by: Callable[..., Skeleton] = skeleton
-) -> bool:
-    """Whether two graphs are the same up to the order of factors and terms, and to fixed parts.
+class _Sweeps:
+    """Splits graphs at one point; a part that several graphs have in common is swept once."""
+
+    def __init__(self, point: LeafValues, by: Callable[..., Skeleton]):
+        self.point, self.by = point, by
+        self.nodes: dict[object, Node] = {}
+        self.values: dict[Node, sp.Matrix] = {}
+        self.seen: Seen = {}, {}
+        self.splits: dict[Node, Split] = {}
+
+    def split(self, root: Node) -> Split:
+        root, known = rebuild(root, self._common), self.values
+        if root not in self.splits:
+            known |= evaluate(root, self.point, blank=_live(root), known=known)
+            self.splits[root] = _split(self.by(root, known, self.seen))
+        return self.splits[root]
+
+    def _common(self, node: Node) -> Node:
+        """The first node of this content, whose operands are such nodes."""
+        attributes = ((key, _constant(x)) for key, x in sorted(node.attributes.items()))
+        return self.nodes.setdefault((node.op, node.name, node.args, *attributes), node)
+
+
+def _constant(x: object) -> object:
+    return x.as_immutable() if isinstance(x, sp.MatrixBase) else x
+
+
+class Comparison:
+    """Compares pairs of graphs at one point, each side by sweeps of its own.
 
     ``point`` has a matrix for each leaf, of different symbols for leaves that are no inputs.
     ``by`` gives the compared skeleton; ``regions`` keeps only the parts that count as epsilon -> 0.
     """
-    return any_alike([one], [other], point, by=by)
+
+    def __init__(self, point: LeafValues, by: Callable[..., Skeleton] = skeleton):
+        self._left, self._right = _Sweeps(point, by), _Sweeps(point, by)
+        self._same = cache(_decide)
+
+    def alike(self, one: Node, other: Node) -> bool:
+        """Whether graphs are the same up to the order of factors and terms, and to fixed parts."""
+        return self.any_alike([one], [other])
+
+    def any_alike(self, some: Sequence[Node], others: Sequence[Node]) -> bool:
+        """Whether one of ``some`` graphs is ``alike`` one of the ``others``."""
+        right = [*map(self._right.split, others)]
+        return any(
+            self._equal(one, other) for one in map(self._left.split, some) for other in right
+        )
+
+    def _equal(self, one: Split, other: Split) -> bool:
+        (left, fixed), (right, others) = one, other
+        return left == right and all(map(self._same, fixed, others))
 
 
-def any_alike(
-    some: Sequence[Node],
-    others: Sequence[Node],
-    point: LeafValues,
-    *,
-    by: Callable[..., Skeleton] = skeleton,
-) -> bool:
-    """Whether one of ``some`` graphs is ``alike`` one of the ``others``; each is swept once."""
-    parts = cache(lambda root: _split(by(root, evaluate(root, point, blank=_live(root)))))
-    return any(_equal(parts(one), parts(other)) for other in others for one in some)
-
-
-def _equal(one: Split, other: Split) -> bool:
-    (left, fixed), (right, others) = one, other
-    return left == right and all(
-        identical(a, b) if a == b else same_value(sp.Matrix(a), sp.Matrix(b))
-        for a, b in zip(fixed, others, strict=True)
-    )
+def _decide(one: sp.ImmutableMatrix, other: sp.ImmutableMatrix) -> bool:
+    if one == other:
+        return identical(one, other)
+    return same_value(sp.Matrix(one), sp.Matrix(other))

@@ -56,10 +56,10 @@ from lrp_axioms.axioms.rewrites.canonizers import (
     merge,
 )
 from lrp_axioms.axioms.rewrites.channels import batch_norm, repeated_row
-from lrp_axioms.axioms.rewrites.confluence import alike
 from lrp_axioms.axioms.rewrites.rewrite import exchanged
 from lrp_axioms.axioms.rewrites.rewrites import ALIKE, REWRITES
 from lrp_axioms.axioms.rules.propagate import explain
+from lrp_axioms.axioms.theorems.confluence import Comparison
 from lrp_axioms.axioms.theorems.overlaps import FIXED, LEFT, LIVE, OPERANDS, SYMBOLS, critical_pairs
 
 THEMES = {64: ["Implementation invariance"]}
@@ -125,7 +125,7 @@ def nodes_of_two(name):
 @pytest.mark.parametrize("name", PASSES)
 def test_the_steps_of_a_pass_end_in_one_graph(name, record_property):
     fold, steps, measure = PASSES[name]
-    taken = 0
+    taken, compared = 0, Comparison(SYMBOLS)
     for graph in nodes_of_two(name):
         done = fold(graph)
         for node in dict.fromkeys(body(graph, weights=name == "merge")):
@@ -133,7 +133,7 @@ def test_the_steps_of_a_pass_end_in_one_graph(name, record_property):
                 if new is not node:
                     other, taken = exchanged(graph, node, new), taken + 1
                     assert measure(other) < measure(graph)
-                    assert alike(fold(other), done, SYMBOLS)
+                    assert compared.alike(fold(other), done)
     assert taken
     record_property(
         "method",
@@ -156,8 +156,9 @@ def test_both_sides_of_a_rewrite_canonize_alike(name, record_property):
     rewrite, left = name.partition(",")[0], LEFT[name]
     pairs = [pair for right in REWRITES[rewrite](left) for pair in critical_pairs(left, right)]
     assert pairs
+    compared = Comparison(SYMBOLS)
     for one, other in pairs:
-        assert alike(canonize(one), canonize(other), SYMBOLS), (str(one), str(other))
+        assert compared.alike(canonize(one), canonize(other)), (str(one), str(other))
     assert {key.partition(",")[0] for key in LEFT} == {*ALIKE} & {*REWRITES}
     record_property("method", f"induction; {len(pairs)} critical pairs over generic weights")
 
@@ -182,14 +183,14 @@ def test_alike_graphs_are_explained_alike():
         (kinds.PRODUCT, (A, u, B, c, v), (product, c, one, A, B)),
     ):
         left, right = Node(op, operands), Node(op, others)
-        assert alike(left, right, at)
+        assert Comparison(at).alike(left, right)
         for eps in (0, EPS):
             found, expected = (
                 explain(graph, at, ATTNLRP, eps=eps, relevance=r, signs={graph: sign})
                 for graph in (left, right)
             )
             assert all(identical(found[name], expected[name]) for name in "abc")
-        assert not alike(left, Node(op, others[1:]), at)
+        assert not Comparison(at).alike(left, Node(op, others[1:]))
 
 
 @pytest.mark.theorem(

@@ -23,9 +23,9 @@ from axioms.graph import (
 from axioms.rewrites import canonizers
 from axioms.rewrites.canonizers import LAYERING, MERGING, canonize
 from axioms.rewrites.channels import in_rows
-from axioms.rewrites.confluence import alike, regions, skeleton
 from axioms.rewrites.rewrites import ALIKE, EVERY_REWRITE, REWRITES
 from axioms.rules.propagate import evaluate, explain
+from axioms.theorems.confluence import Comparison, regions, skeleton
 from axioms.theorems.overlaps import LEFT, SYMBOLS, critical_pairs
 
 X, W, U, B, S = leaf("x"), *map(parameter, ("w", "u", "v", "s"))
@@ -136,8 +136,8 @@ def test_heads_that_look_alike_in_the_limit_are_explained_alike():
     assert len(together) > 20
     assert len(groups) < len(apart)
     one, other = Node(kinds.READOUT, (Z, X + ROW)), Node(kinds.READOUT, (Z, X)) + ROW
-    assert alike(one, other, blind, by=looks)
-    assert not alike(one, other, blind, by=regions)
+    assert Comparison(blind, by=looks).alike(one, other)
+    assert not Comparison(blind, by=regions).alike(one, other)
 
 
 def in_turn(*passes):
