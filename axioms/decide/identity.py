@@ -179,7 +179,7 @@ def value_at(side: Number, point: Point) -> sp.Expr:
             raise ValueError(
                 f"{x} = {value}: what is assumed of {x} rules this out; choose another point"
             )
-    value = side.subs(exact, simultaneous=True)
+    value = side.xreplace(exact)
     missing = sorted(map(str, side.free_symbols - exact.keys()))
     if missing or not value.is_real or value.has(sp.Float):
         raise ValueError(

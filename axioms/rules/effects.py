@@ -93,8 +93,8 @@ def shapley(f: sp.Expr, point: Point) -> Effects:
     n = len(point)
 
     def worth(present: Collection[sp.Symbol]) -> sp.Expr:
-        at = {x: value if x in present else 0 for x, value in point.items()}
-        return f.subs(at, simultaneous=True)
+        at = {x: sp.sympify(value if x in present else 0) for x, value in point.items()}
+        return f.xreplace(at)
 
     def value(x: sp.Symbol) -> sp.Expr:
         others = [y for y in point if y != x]
