@@ -1,6 +1,6 @@
 """Compares every method with every axiom, and lists sets of axioms that exclude each other.
 
-``python -m axioms.pages.axioms`` writes docs/AXIOMS.md.  Verdicts about rewrites of the
+``python -m website.axioms`` writes docs/AXIOMS.md.  Verdicts about rewrites of the
 methods of docs/SCOREBOARD.md are read there, where a test compares them with a computation; all
 other verdicts are computed here, as epsilon -> 0.
 """
@@ -19,8 +19,6 @@ from lrp_axioms.axioms.scoreboard.axiom_cells import AXIOMS as NO_REWRITES
 from lrp_axioms.axioms.scoreboard.axiom_cells import (
     CONSERVATION,
     FUNCTIONALS,
-    LOCALITY,
-    LOO_OF_ATTENTION,
     LOO_OF_PRODUCTS,
     SYMMETRY,
     UNITS,
@@ -28,46 +26,21 @@ from lrp_axioms.axioms.scoreboard.axiom_cells import (
     by_rules,
     decide_axiom,
 )
-from lrp_axioms.axioms.scoreboard.axiom_rules import AXIOM_RULES
-from lrp_axioms.axioms.scoreboard.axiom_sets import Axioms, largest, smallest_not_had
 from lrp_axioms.axioms.scoreboard.rule_sets import MASK_RELEVANCE, ON_ATTENTION, RULE_SETS
 from lrp_axioms.axioms.scoreboard.scoreboard import AT_EXPONENTIALS, LIMIT, PROVED, scoreboard
 from lrp_axioms.axioms.search import words
 from lrp_axioms.axioms.search.solve import search
 from lrp_axioms.axioms.search.templates import AXIOMS as SEARCHED
 from lrp_axioms.axioms.search.templates import Template
+from lrp_axioms.axioms.theorems.axiom_rules import AXIOM_RULES
+from lrp_axioms.axioms.theorems.axiom_sets import Axioms, largest, smallest_not_had
+from lrp_axioms.axioms.theorems.excluded import BRACKETS, EXCLUDED, ONE, ORDER
 
 PAGE = SCOREBOARD.with_name("AXIOMS.md")
 OF_REWRITES = (*REWRITES, *ATTENTION)
 AXIOMS = (*NO_REWRITES, *OF_REWRITES)
 METHODS = (*(x.name for x in RULE_SETS), MASK_RELEVANCE.name, *(x.name for x in AXIOM_RULES))
 Cells: TypeAlias = Mapping[tuple[str, str], Decided]  # by axiom and method
-
-ORDER, BRACKETS, ONE = "commute products", "re-associate products", "multiply by one"
-ONE_SHARE = {
-    (ORDER, BRACKETS): "one share c for all products has c = 1/2 and c^2 = c (theorems 60 and 67)",
-    (ORDER, ONE): "one share c for all products has c = 1/2 and c = 1 (theorem 67)",
-    (SYMMETRY,): "one share c for all products has c = 1/2 and c^2 + c = 1 (theorem 67)",
-}
-"""Axioms that a local rule cannot obey if it conserves with one share for all products, and why."""
-TO_THE_LEFT = "the left factor gets all, and equal factors get half each (theorem 67)"
-EXCLUDED: Mapping[Axioms, str] = {
-    frozenset({CONSERVATION, LOO_OF_PRODUCTS}): "the parts of n factors sum to n (theorem 63)",
-    frozenset({CONSERVATION, LOO_OF_ATTENTION}): "with equal values any key can go (theorem 63)",
-    frozenset({LOCALITY, LOO_OF_ATTENTION, "duplicate keys"}): (
-        "without a copy of a key, the other copy takes over (theorem 67)"
-    ),
-    **{
-        frozenset({CONSERVATION, LOCALITY, same, *others}): why
-        for others, why in ONE_SHARE.items()
-        for same in (UNITS, "distribute products", "factor sums")
-    },
-    **{
-        frozenset({CONSERVATION, LOCALITY, "fold batch norm", other}): TO_THE_LEFT
-        for other in (ORDER, SYMMETRY)
-    },
-}
-"""The smallest sets of axioms that no method obeys, and why."""
 
 
 def no_rewrites() -> Cells:

@@ -1,6 +1,6 @@
 """All theorems by theme: the meaning of each, its verdicts, and the way to its proof.
 
-``python -m axioms.pages.theorems`` decides them all and writes docs/THEOREMS.md.
+``python -m website.catalogue`` decides them all and writes docs/THEOREMS.md.
 """
 
 import re
@@ -79,7 +79,7 @@ computed, why it holds for others if it claims to, and what is assumed of symbol
 are real numbers. "As epsilon -> 0" is the limit at almost all points.
 [PROOFS.md](PROOFS.md) says how statements are decided.
 
-This page is made by `python -m axioms.pages.theorems`.
+This page is made by `python -m website.catalogue`.
 """
 
 

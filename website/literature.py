@@ -1,6 +1,6 @@
 """Compares claims of the literature on its rules with verdicts: ``docs/literature_rules.py``.
 
-``python -m axioms.pages.literature`` writes the table of docs/LITERATURE.md.
+``python -m website.literature`` writes the table of docs/LITERATURE.md.
 """
 
 import runpy

@@ -10,9 +10,9 @@ from axioms.derivations.operations import derivations
 from axioms.evidence.prove import Verdict, prove
 from axioms.evidence.rocq import kernel
 from axioms.evidence.statements import table
-from axioms.pages import theorems as catalogue
 from axioms.pages.formulas import pieces
 from axioms.pages.show import derived
+from website import catalogue
 
 SEARCH = """<p class="find" hidden><label>Find statements with these words
 <input type="search" id="find"></label> <span id="count" role="status"></span></p>

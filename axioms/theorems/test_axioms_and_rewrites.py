@@ -24,17 +24,17 @@ from lrp_axioms.axioms import kinds
 from lrp_axioms.axioms.composites import Composite
 from lrp_axioms.axioms.decide.identity import differ_at, generic, identical, where
 from lrp_axioms.axioms.graph import leaf, linear, parameter
-from lrp_axioms.axioms.pages.axioms import EXCLUDED
 from lrp_axioms.axioms.rewrites.channels import batch_norm
 from lrp_axioms.axioms.rewrites.rewrites import REWRITES
 from lrp_axioms.axioms.rules.effects import leave_key_out
 from lrp_axioms.axioms.rules.propagate import explain
 from lrp_axioms.axioms.scoreboard.axiom_cells import AXIOMS as NO_REWRITES
 from lrp_axioms.axioms.scoreboard.axiom_cells import FUNCTIONALS, by_rules, decide_axiom
-from lrp_axioms.axioms.scoreboard.axiom_rules import AXIOM_RULES
-from lrp_axioms.axioms.scoreboard.axiom_sets import largest_without, smallest_not_had
 from lrp_axioms.axioms.scoreboard.rule_sets import MASK_RELEVANCE, RULE_SETS
 from lrp_axioms.axioms.scoreboard.scoreboard import AT_EXPONENTIALS, FIRST, LIMIT, PROVED, decide
+from lrp_axioms.axioms.theorems.axiom_rules import AXIOM_RULES
+from lrp_axioms.axioms.theorems.axiom_sets import largest_without, smallest_not_had
+from lrp_axioms.axioms.theorems.excluded import EXCLUDED
 from lrp_axioms.axioms.theorems.test_product_rules import named
 
 THEMES = {67: ["Characterisation"]}

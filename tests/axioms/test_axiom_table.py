@@ -10,7 +10,21 @@ import sympy as sp
 from axioms.decide.denotation import same_value
 from axioms.decide.identity import generic
 from axioms.graph import leaf
-from axioms.pages.axioms import (
+from axioms.rules import attention
+from axioms.scoreboard.axiom_cells import AXIOMS as NO_REWRITES
+from axioms.scoreboard.axiom_cells import (
+    BY_GRADIENT,
+    FUNCTIONALS,
+    LOCALITY,
+    Decided,
+    by_rules,
+    decide_axiom,
+)
+from axioms.scoreboard.rule_sets import RULE_SETS
+from axioms.scoreboard.scoreboard import OPEN, PROVED, REFUTED
+from axioms.theorems.axiom_rules import AXIOM_RULES, EQUAL, by_logarithms, logarithm
+from axioms.theorems.axiom_sets import largest, largest_without, smallest, smallest_not_had
+from website.axioms import (
     AXIOMS,
     EXCLUDED,
     METHODS,
@@ -22,20 +36,6 @@ from axioms.pages.axioms import (
     obeyed,
     table,
 )
-from axioms.rules import attention
-from axioms.scoreboard.axiom_cells import AXIOMS as NO_REWRITES
-from axioms.scoreboard.axiom_cells import (
-    BY_GRADIENT,
-    FUNCTIONALS,
-    LOCALITY,
-    Decided,
-    by_rules,
-    decide_axiom,
-)
-from axioms.scoreboard.axiom_rules import AXIOM_RULES, EQUAL, by_logarithms, logarithm
-from axioms.scoreboard.axiom_sets import largest, largest_without, smallest, smallest_not_had
-from axioms.scoreboard.rule_sets import RULE_SETS
-from axioms.scoreboard.scoreboard import OPEN, PROVED, REFUTED
 
 
 @pytest.fixture(scope="module")
@@ -45,7 +45,7 @@ def cells():
 
 def test_the_page_is_what_is_computed(cells):
     page = PAGE.read_text("utf-8")
-    said = "docs/AXIOMS.md: run `python -m axioms.pages.axioms`, which writes it"
+    said = "docs/AXIOMS.md: run `python -m website.axioms`, which writes it"
     assert filled(page, cells) == page, said
     assert filled(page.replace("| ✓", "| x"), cells) == page
 

@@ -6,8 +6,8 @@ from dataclasses import replace
 import pytest
 
 from axioms.evidence import statements
-from axioms.pages.theorems import PAGE, THEMES, marked, page, sections
 from tests.support.theorems import FILES, stated
+from website.catalogue import PAGE, THEMES, marked, page, sections
 
 
 @pytest.fixture(scope="module")
@@ -16,7 +16,7 @@ def verdicts():
 
 
 def test_the_page_is_what_the_command_writes(verdicts):
-    """``python -m axioms.pages.theorems`` writes it again."""
+    """``python -m website.catalogue`` writes it again."""
     assert PAGE.read_text("utf-8") == page(verdicts)
 
 

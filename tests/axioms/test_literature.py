@@ -7,16 +7,16 @@ from functools import cache
 import pytest
 
 from axioms.own_rules.files import load
-from axioms.pages import literature
-from axioms.pages.literature import CONFIRMED, OTHERWISE, PAGE, RULES, filled
 from axioms.verdict import IN_LIMIT, PROVED, REFUTED, UNDECIDED
+from website import literature
+from website.literature import CONFIRMED, OTHERWISE, PAGE, RULES, filled
 
 published = cache(literature.published)
 
 
 def test_the_page_shows_what_is_computed():
     page = PAGE.read_text("utf-8")
-    said = "run `python -m axioms.pages.literature`, which writes it"
+    said = "run `python -m website.literature`, which writes it"
     assert filled(page, published()) == page, said
     assert page.count("\n## ") == 4
     with pytest.raises(ValueError, match="no line between"):

@@ -12,8 +12,8 @@ import pytest
 
 from axioms.evidence.rocq import FOLDER, kernel, proofs
 from axioms.pages.show import page, text
-from axioms.pages.theorems import PAGE
 from tests.support.theorems import stated
+from website.catalogue import PAGE
 
 SOURCES = sorted(FOLDER.glob("*.v"))
 ALLOWED = {  # which the real numbers of Rocq's own library rest on

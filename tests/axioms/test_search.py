@@ -11,11 +11,11 @@ from hypothesis import strategies as st
 from axioms import kinds
 from axioms.own_rules.rules import Rule
 from axioms.own_rules.verdicts import judge
-from axioms.pages.axioms import EXCLUDED
 from axioms.search.confirm import Unconfirmed, confirm
 from axioms.search.solve import ALL, MORE, UNDECIDED, _System, search
 from axioms.search.templates import AXIOMS, QUADRANTS, Template
 from axioms.search.words import by_shares
+from axioms.theorems.excluded import EXCLUDED
 from axioms.verdict import IN_LIMIT, PROVED
 
 X, Y = sp.symbols("x y", real=True)

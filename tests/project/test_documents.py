@@ -31,7 +31,7 @@ NOT_RUN = {
     "lrp-axioms check certificates": "needs the certificates of the command above it",
     "lrp-axioms prove docs/my_rules.py": "takes seconds; test_user_rule_files.py judges its rules",
     "lrp-axioms prove docs/literature_rules.py*": "takes a minute; test_literature.py runs a part",
-    "python -m axioms.pages.literature*": "test_literature.py compares what it writes",
+    "python -m website.literature*": "test_literature.py compares what it writes",
     "lrp-axioms reproduce*": "takes minutes or hours; test_reproduce.py runs a short one",
     "lrp-axioms serve*": "serves until it is stopped; test_serve.py asks it",
     "lrp-axioms report results": "needs the results of the command above it",

@@ -31,9 +31,9 @@ polynomials <- decide/polynomials
 SWEEP LAWS gradient_messages <- rules/propagate
 DERIVED <- derivations/derive derivations/operations derivations/roots
 LAWS <- rewrites/attention rewrites/units
-TABLE <- scoreboard/axiom_cells scoreboard/axiom_rules scoreboard/axiom_sets pages/axioms
+TABLE <- scoreboard/axiom_cells theorems/axiom_rules theorems/axiom_sets theorems/excluded
 LAWS CONFLUENT <- rewrites/channels
-CONFLUENT <- rewrites/confluence theorems/overlaps
+CONFLUENT <- theorems/confluence theorems/overlaps
 LAWS COMPLETE <- rewrites/products rewrites/layers rewrites/rewrite
 canonizers theorems/canonizers confluence theorems/confluence <- rewrites/canonizers
 BOARD <- rewrites/points scoreboard/rule_sets scoreboard/scoreboard scoreboard/witness

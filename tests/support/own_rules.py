@@ -6,8 +6,8 @@ from axioms import kinds
 from axioms.composites import ATTNLRP, CP_LRP, Composite
 from axioms.own_rules import rule, sign
 from axioms.own_rules.files import load
-from axioms.pages.literature import RULES
 from axioms.scoreboard.rule_sets import RuleSet, absolute_split, z_plus
+from website.literature import RULES
 
 LITERATURE = {own.name: own for own in load(RULES)}
 

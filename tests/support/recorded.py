@@ -25,10 +25,8 @@ import lrp_axioms
 import numeric
 from axioms import check, kinds
 from axioms.evidence import certificates, counts, statements
-from axioms.pages import axioms as axiom_table
 from axioms.pages import latex, literature, show
 from axioms.pages import scoreboard as markdown
-from axioms.pages import theorems as catalogue
 from axioms.rules import propagate
 from axioms.scoreboard import scoreboard
 from benchmarks.cli import app
@@ -38,6 +36,8 @@ from numeric.reference import dispatch
 from numeric.targets import log_probability
 from tests.census import build, measure, operations, page
 from tests.support import all_commands
+from website import axioms as axiom_table
+from website import catalogue
 from website import theorems as site
 
 ROOT = Path(__file__).resolve().parents[2]
