@@ -7,13 +7,13 @@ tokens are left out, because each exact pair takes a pass.
 from argparse import ArgumentParser
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
+from pathlib import Path
 
 import numpy as np
 
 from lrp_axioms import interactions
-from lrp_axioms.benchmarks.research.specifications import parsed
 from lrp_axioms.benchmarks.running.threads import one_thread
-from lrp_axioms.benchmarks.sources.models import Classifier
+from lrp_axioms.benchmarks.sources import data, models
 from lrp_axioms.numeric.evaluation.correlation import bootstrap_mean
 
 LONGEST, FEWEST, TOP = 30, 8, 10
@@ -47,7 +47,7 @@ class Compared:
             yield [way, f"{x.mean:.3f} [{x.low:.3f}, {x.high:.3f}]", f"{top.mean():.1f}"]
 
 
-def compare(classifier: Classifier, texts: Sequence[str]) -> Compared:
+def compare(classifier: models.Classifier, texts: Sequence[str]) -> Compared:
     """Measures the texts of ``FEWEST`` to ``LONGEST`` tokens, for their predicted classes."""
     found = []
     for text in texts:
@@ -79,10 +79,24 @@ def _largest(values: np.ndarray, count: int) -> set[int]:
     return {*np.argsort(-np.abs(values), kind="stable")[:count].tolist()}
 
 
+def parsed() -> tuple[models.Classifier, Sequence[str]]:
+    """Returns the model in float64 and the texts that the arguments name."""
+    parser = ArgumentParser(description=__doc__)
+    parser.add_argument("--model", default="embedded")
+    parser.add_argument("--dataset", default="sst2", help="sst2 or imdb")
+    parser.add_argument("--data-dir", type=Path, help="folder of the data set; otherwise the Hub")
+    parser.add_argument("--examples", type=int)
+    parser.add_argument("--training", action="store_true", help="read the training texts")
+    given = parser.parse_args()
+    texts = data.load(given.dataset, data_dir=given.data_dir, training=given.training)
+    classifier = models.load(given.model)
+    classifier.model.double()
+    return classifier, texts.first(given.examples).texts
+
+
 @one_thread()
 def main() -> None:
-    _, classifier, texts = parsed(ArgumentParser(description=__doc__))
-    found = compare(classifier, texts.texts)
+    found = compare(*parsed())
     print(f"{len(found.r)} texts; r with the exact pairs, and how many of the {TOP} largest")
     for row in found.rows():
         print(": ".join(row))

@@ -102,9 +102,8 @@ output.table(
 
 # %% [markdown]
 # Pixels that are looked up as words are a second family of 216 specifications, declared before they
-# were measured: `python -m benchmarks.research.looked_up`. No raw r with LOO is negative there, and
-# three of the 216 have all four numbers of the paper within their intervals, which are wide
-# (docs/PAPER.md).
+# were measured (docs/PAPER.md). No raw r with LOO is negative there, and three of the 216 have all
+# four numbers of the paper within their intervals, which are wide.
 
 # %% [markdown]
 # ## Headline

@@ -43,7 +43,7 @@ output.picture(figures.special(gaps))
 # (a logit, or the difference of two), and details of the rules: the bias in the denominator, the
 # LayerNorm, ε, and whether relevance is read at the word embedding or at the sum of all. One
 # choice changes at a time; cells are r over all / content tokens. The rule at the softmax, which
-# changes most, is notebook 5's; `python -m benchmarks.research.specifications` crosses all choices.
+# changes most, is notebook 5's; docs/PAPER.md crosses all choices.
 
 # %%
 sensitivity = settings.measure(run, "sensitivity", "sst2")

@@ -8,7 +8,6 @@ import pytest
 import torch
 
 from benchmarks.experiments.table1 import digits, methods
-from benchmarks.research import epochs
 from numeric.evaluation.correlation import bootstrap_mean
 from numeric.networks.linear_attention import FACTORIZATIONS, LinearAttention, cotangent
 from tests.oracles import linear_attention as reference
@@ -247,28 +246,8 @@ def test_a_row_has_the_share_of_images_whose_r_turns_around(small):
         assert row["flips"] == (np.prod([*both], axis=0) < 0).mean()
 
 
-def test_the_number_of_epochs_follows_from_the_slowest_seed_on_validation_images():
-    found = epochs.validate(seed=2, candidates=(25, 40))
-    assert found == pytest.approx({25: 0.561, 40: 0.868}, abs=0.05)  # rounding differs by machine
-    assert epochs.choose({2: found}) == digits.EPOCHS
-
-
-def test_validation_images_are_training_images_and_no_test_images():
-    rows = {
-        split: {tuple(x) for x in pixels.tolist()} for split, (pixels, _) in digits.images().items()
-    }
-    assert rows["fit"] | rows["validation"] == rows["train"]
-    for one, other in [("fit", "validation"), ("fit", "test"), ("validation", "test")]:
-        assert not rows[one] & rows[other]
-    assert [len(pixels) for pixels, _ in digits.images().values()] == [1437, 360, 1150, 287]
-
-
-def test_the_smallest_number_with_which_every_seed_reaches_the_goal_is_chosen():
-    for found, want in (
-        ({0: {25: 0.9, 40: 0.9}, 1: {25: 0.84, 40: 0.85}}, 40),
-        ({0: {60: 0.9, 25: 0.86}, 1: {60: 0.9, 25: 0.9}}, 25),
-        ({0: {25: 0.9, 40: 0.9}, 1: {40: 0.9}}, 40),
-    ):
-        assert epochs.choose(found) == want
-    with pytest.raises(ValueError, match=r"no number of epochs among \[25, 40\].*0.84"):
-        epochs.choose({0: {25: 0.9, 40: 0.9}, 1: {25: 0.84, 40: 0.5}})
+def test_no_test_image_is_a_training_image():
+    splits = digits.images()
+    train, test = ({tuple(x) for x in splits[name][0].tolist()} for name in ("train", "test"))
+    assert not train & test
+    assert [len(pixels) for pixels, _ in splits.values()] == [1437, 360]

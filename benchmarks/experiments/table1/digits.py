@@ -39,12 +39,12 @@ PAPER = {
 
 GOAL = 0.85  # the accuracy that the paper reports (§4.3)
 EPOCHS = 40
-"""The least of 25, 40, 60 and 100 with accuracy >= GOAL on "validation" for the seeds 0, 1 and 2.
+"""The least of 25, 40, 60 and 100 with accuracy >= GOAL on held-out images for seeds 0, 1 and 2.
 
-A fifth of the training images is held out to decide it (`benchmarks.research.epochs`); the test
-images have no part in it.  Accuracies (seeds 0, 1, 2) are 0.934, 0.895 and 0.561 after 25 epochs,
-0.948, 0.937 and 0.868 after 40, 0.944, 0.941 and 0.934 after 60, and 0.944, 0.951 and 0.948 after
-100.  The networks of the table are then trained on all training images.
+A fifth of the training images is held out to decide it (`benchmarks/research/epochs.py` of commit
+652c5fb9); the test images have no part in it.  Accuracies (seeds 0, 1, 2) are 0.934, 0.895 and
+0.561 after 25 epochs, 0.948, 0.937 and 0.868 after 40, 0.944, 0.941 and 0.934 after 60, and 0.944,
+0.951 and 0.948 after 100.  The networks of the table are then trained on all training images.
 """
 BATCH = 32
 SEEDS = (0, 1, 2)
@@ -61,24 +61,14 @@ class Network:
 
 @cache
 def images() -> dict[str, tuple[Tensor, Tensor]]:
-    """Returns pixels (example, token) in [0, 1] and labels by split: 1437 "train", 360 "test".
-
-    Pixels are float64; "fit" and "validation" are four fifths and one fifth of "train".
-    """
+    """Returns float64 pixels (example, token) in [0, 1] and labels: 1437 "train", 360 "test"."""
     from sklearn.datasets import load_digits
-
-    pixels, labels = load_digits(return_X_y=True)
-    splits = {}
-    splits["train"], splits["test"] = _stratified(pixels / 16, labels, size=360)
-    splits["fit"], splits["validation"] = _stratified(*splits["train"], size=287)
-    return {name: tuple(map(torch.from_numpy, split)) for name, split in splits.items()}
-
-
-def _stratified(pixels, labels, *, size):
     from sklearn.model_selection import train_test_split
 
-    parts = train_test_split(pixels, labels, test_size=size, stratify=labels, random_state=0)
-    return (parts[0], parts[2]), (parts[1], parts[3])
+    pixels, labels = load_digits(return_X_y=True)
+    how = {"test_size": 360, "stratify": labels, "random_state": 0}
+    x, x_test, y, y_test = map(torch.from_numpy, train_test_split(pixels / 16, labels, **how))
+    return {"train": (x, y), "test": (x_test, y_test)}
 
 
 def train(*, seed: int, epochs: int = EPOCHS, learning_rate: float = 1e-3) -> LinearAttention:
@@ -86,18 +76,14 @@ def train(*, seed: int, epochs: int = EPOCHS, learning_rate: float = 1e-3) -> Li
 
     Equal arguments give equal weights; the global random state is left as it was.
     """
-    with torch.random.fork_rng(devices=[]):
-        *_, model = fit("train", seed=seed, epochs=epochs, learning_rate=learning_rate)
-    return model.requires_grad_(requires_grad=False)
-
-
-def fit(split, *, seed, epochs, learning_rate=1e-3):
-    """Yields the model after every epoch; sets the global random state."""
-    torch.manual_seed(seed)
-    pixels, labels = images()[split]
-    model = LinearAttention(tokens=pixels.shape[1]).double()
     options = {"epochs": epochs, "batch": BATCH, "learning_rate": learning_rate}
-    return methods.fit(model, pixels, labels, logits=partial(from_sums, model), **options)
+    pixels, labels = images()["train"]
+    with torch.random.fork_rng(devices=[]):
+        torch.manual_seed(seed)
+        model = LinearAttention(tokens=pixels.shape[1]).double()
+        options["logits"] = partial(from_sums, model)
+        *_, model = methods.fit(model, pixels, labels, **options)
+    return model.requires_grad_(requires_grad=False)
 
 
 def from_sums(model: LinearAttention, pixels: Tensor) -> Tensor:
@@ -113,11 +99,6 @@ def from_sums(model: LinearAttention, pixels: Tensor) -> Tensor:
     keys, values = pixels @ k_at / places, pixels @ v_at / places
     readout = (query @ k)[:, None] * (square * v + values) + query @ (k_at.mT @ v_at / places)
     return model.classifier(readout + (query * keys).sum(dim=1, keepdim=True) * v)
-
-
-def accuracy(model: LinearAttention, *, split: str = "test") -> float:
-    """Returns the share of correctly classified images of a split."""
-    return methods.accuracy(model, *images()[split])
 
 
 def explain(model, pixels: Tensor, target: Tensor, *, eps: float) -> dict[str, np.ndarray]:
@@ -154,7 +135,9 @@ def measured(
         rescale, keep = methods.MAPS[scale], keeps[region]
         a, b = (rescale(each, keep) for each in _pair(maps, explainer, pair))
         examples[f"{explainer} {pair} {scale} {region}"] = pearson(a, b, keep)
-    return Network(examples=examples, maps=maps, accuracy=accuracy(model))
+    return Network(
+        examples=examples, maps=maps, accuracy=methods.accuracy(model, *images()["test"])
+    )
 
 
 def _pair(maps, explainer, pair):
