@@ -160,11 +160,9 @@ def test_one_operation_is_gradient_times_input_halved_by_products(name, record_p
     signs = ({"positive": True}, {"negative": True}) if name == "relu" else ({},)
     for a in (generic("a", 2, 2, **sign) for sign in signs):
         values = {"a": a, "b": generic("b", 2, 2), "w": generic("w", 2, 2)}
-        z = evaluate(graph, values)[graph]
-        f = sum(z.multiply_elementwise(g))  # g is held constant
-        for x, found in explain(
-            graph, values, ATTNLRP, relevance=z.multiply_elementwise(g)
-        ).items():
+        r = evaluate(graph, values)[graph].multiply_elementwise(g)
+        f = sum(r)  # g is held constant
+        for x, found in explain(graph, values, ATTNLRP, relevance=r).items():
             assert identical(found, part * gradient_x_input(f, values[x]))
     record_property("method", "the induction step of the law")
 
@@ -247,17 +245,12 @@ def smooth():
 @pytest.mark.parametrize("name", smooth())
 def test_neither_tanh_nor_layer_norm_passes_on_gradient_times_input(name, record_property):
     graph, values, y, point = smooth()[name]
-    by_rule, by_gradient = (
-        sp.Matrix([explain(graph, values, rules, relevance=y)["x"]])[0]
-        for rules in (ATTNLRP, GRADIENT_X_INPUT)
-    )
-    assert differ_at(by_rule, by_gradient, point)
-    numbers = [value_at(r, point) for r in (by_rule, by_gradient)]
-    names = {
-        "tanh": "tanh at x = 1",
-        "LayerNorm": "x1 of LayerNorm, output 2, at x = (1, 3), h = 1",
-    }
-    record_property("witness", f"{names[name]}: {numbers[0]} versus {numbers[1]}")
+    both = ATTNLRP, GRADIENT_X_INPUT
+    found = [sp.Matrix([explain(graph, values, rules, relevance=y)["x"]])[0] for rules in both]
+    assert differ_at(*found, point)
+    numbers = [value_at(r, point) for r in found]
+    where_at = "tanh at x = 1", "x1 of LayerNorm, output 2, at x = (1, 3), h = 1"
+    record_property("witness", f"{where_at[name != 'tanh']}: {numbers[0]} versus {numbers[1]}")
 
 
 def through_each_projection(at):

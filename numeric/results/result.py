@@ -75,8 +75,7 @@ class Attribution:
         more = ", ..." if count > SMALL else ""
         of_image = "" if self.patches is None else f" + {self.patches.shape[1]} patches"
         size = f"{count} x {length} tokens{of_image}"
-        said = f"Attribution({self.method}: {size}, logit [{first}{more}])"
-        return printable(said)
+        return printable(f"Attribution({self.method}: {size}, logit [{first}{more}])")
 
     def _repr_html_(self) -> str:
         samples = [(self.about(n), self.lines(n)) for n in range(len(self.relevance))[:SHOWN]]
@@ -163,12 +162,9 @@ class Attribution:
             named = getattr(self, group).items()
             tensors |= {f"{group}/{key}": x for key, x in named if isinstance(x, Tensor)}
         plain = {key: x for key, x in self.options.items() if not isinstance(x, Tensor)}
-        facts: dict[str, Any] = {
-            name: getattr(self, name) for name in ("method", "model", "tokens")
-        }
-        facts["options"] = plain
-        facts |= {group: list(getattr(self, group)) for group in GROUPS}
-        stored.write(path, "attribution", tensors, facts)
+        groups = [list(getattr(self, group)) for group in GROUPS]
+        facts = Facts(self.method, self.tokens, plain, *groups, self.model)
+        stored.write(path, "attribution", tensors, vars(facts))
 
     @classmethod
     def load(cls, path: str | Path) -> "Attribution":
@@ -218,11 +214,9 @@ class Attribution:
     def _illustrated(
         self, images: Sequence[object], grid: tuple[int, int] | None
     ) -> list[render.Section]:
-        found = self.sections()
+        found, kind = self.sections(), type(images).__name__
         if not hasattr(images, "__len__"):
-            raise ValueError(
-                f"images is a {type(images).__name__}: pass a list, one of each example"
-            )
+            raise ValueError(f"images is a {kind}: pass a list, one of each example")
         if not len(images):
             return found
         values = self.relevance if self.patches is None else self.patches
@@ -242,10 +236,7 @@ def section(
     number: str = "logit",
     maps: Sequence[LayerMap] = (),
 ) -> render.Section:
-    """Makes a section of one example: why the target, or ``why``; ``explains`` is its noun.
-
-    ``number`` names the explained number.
-    """
+    """Makes a section of one example; ``why``, ``explains`` and ``number`` are its words."""
     lines = a.lines(sample)
     tokens = readable([str(n) if token is None else token for n, token, _ in lines])
     relevance = [value for *_, value in lines]
@@ -260,8 +251,7 @@ def _caption(a: Attribution, sample: int, number: str) -> str:
     """Writes the sum of one example's relevance, in words; ``number`` is the explained one."""
     if a.method == ROLLOUT:
         return "Shares of attention, which are not logits: they sum to 1 whatever the model says."
-    of_image = None if a.patches is None else a.patches[sample].sum().item()
-    image = "" if of_image is None else f" + the image {of_image:+z.4f}"
+    image = "" if a.patches is None else f" + the image {a.patches[sample].sum():+z.4f}"
     number = a.options.get("measure", number)
     said = (
         f"{number.capitalize()} {a.logit[sample]:+z.4f} = relevance of the tokens "

@@ -35,9 +35,8 @@ def rows(folder):
 
 def test_every_text_is_explained_by_every_method(run, file, tmp_path):
     folder = tmp_path / "found"
-    code, out, err = run(
-        "attribute", file, "--method", "loo", "--method", "cp-lrp", "--output", folder
-    )
+    methods = ("--method", "loo", "--method", "cp-lrp")
+    code, out, err = run("attribute", file, *methods, "--output", folder)
     assert (code, err) == (0, "")
     assert f"3 texts, loo, cp-lrp: wrote {folder}/part-*.parquet" in out
     assert out.endswith(
@@ -50,9 +49,8 @@ def test_every_text_is_explained_by_every_method(run, file, tmp_path):
         inputs = classifier.tokenizer([TEXTS[n]], return_tensors="pt")
         alone = attribute(classifier.model, inputs, method)
         assert row["text"] == TEXTS[n]
-        assert row["token"] == classifier.tokenizer.convert_ids_to_tokens(
-            inputs.input_ids[0].tolist()
-        )
+        ids = inputs.input_ids[0].tolist()
+        assert row["token"] == classifier.tokenizer.convert_ids_to_tokens(ids)
         assert row["target"] == alone.target.item()
         found_here = torch.tensor(row["relevance"])
         torch.testing.assert_close(found_here, alone.relevance[0], rtol=0, atol=1e-5)
@@ -171,9 +169,10 @@ def tokenizer(*, first="<s>", pad="<pad>", side="right"):
         tokenizers.models.WordLevel({word: n for n, word in enumerate(dict.fromkeys(WORDS))}, "?")
     )
     rules.pre_tokenizer = tokenizers.pre_tokenizers.Whitespace()
-    rules.post_processor = tokenizers.processors.TemplateProcessing(
-        single=f"{first} $A", special_tokens=[(first, 0)]
-    )
+    if first:
+        rules.post_processor = tokenizers.processors.TemplateProcessing(
+            single=f"{first} $A", special_tokens=[(first, 0)]
+        )
     return transformers.PreTrainedTokenizerFast(
         tokenizer_object=rules,
         unk_token="?",
@@ -184,10 +183,16 @@ def tokenizer(*, first="<s>", pad="<pad>", side="right"):
     )
 
 
-def saved(folder, family, *, pad=1, **options):
-    """A random model of a family and its tokenizer, as a folder."""
-    cases.family(family, pad_token_id=pad)[0].float().save_pretrained(folder)
-    tokenizer(pad="<pad>" if pad else None, **options).save_pretrained(folder)
+def saved(folder, family, *, pad=1, kind=None, **options):
+    """A random model of a family, or of a class ``kind``, and its tokenizer, as a folder."""
+    model = cases.family(family, pad_token_id=pad)[0].float()
+    if kind:
+        torch.manual_seed(0)
+        model = getattr(transformers, kind)(model.config)
+    model.save_pretrained(folder)
+    made = tokenizer(pad="<pad>" if pad else None, **options)
+    made.eos_token = kind and "<s>"
+    made.save_pretrained(folder)
     return folder
 
 
@@ -207,26 +212,11 @@ def assert_each_is_as_alone(found, classifier):
 
 @pytest.mark.parametrize("side", ["left", "right"])
 @pytest.mark.parametrize("pad", [1, None], ids=["pads", "cannot pad"])
-@pytest.mark.parametrize("family", ["gpt2", "llama"])
-def test_a_decoder_explains_each_text_as_if_alone(run, file, tmp_path, family, pad, side):
-    folder = saved(tmp_path / "model", family, pad=pad, side=side)
-    file.write_text("\n".join(FOUR), "utf-8")
-    code, _, err = run("attribute", file, "--model", folder, "--output", tmp_path / "found")
-    assert code == 0, err
-    assert_each_is_as_alone(rows(tmp_path / "found"), models.load(str(folder)))
-
-
-@pytest.mark.parametrize("side", ["left", "right"])
-@pytest.mark.parametrize("pad", [1, None], ids=["pads", "cannot pad"])
-@pytest.mark.parametrize("name", ["GPT2", "Llama"])
-def test_a_language_model_explains_each_text_as_if_alone(run, file, tmp_path, name, pad, side):
-    folder, family = tmp_path / "model", cases.family(name.lower(), pad_token_id=pad)[0]
-    kind = {"GPT2": "GPT2LMHeadModel", "Llama": "LlamaForCausalLM"}[name]
-    torch.manual_seed(0)
-    getattr(transformers, kind)(family.config).save_pretrained(folder)
-    made = tokenizer(pad="<pad>" if pad else None, side=side)
-    made.eos_token = "<s>"
-    made.save_pretrained(folder)
+@pytest.mark.parametrize(("family", "kind"), [
+    ("gpt2", None), ("gpt2", "GPT2LMHeadModel"), ("llama", None), ("llama", "LlamaForCausalLM"),
+])  # fmt: skip
+def test_a_decoder_explains_each_text_as_if_alone(run, file, tmp_path, family, kind, pad, side):
+    folder = saved(tmp_path / "model", family, pad=pad, kind=kind, side=side)
     file.write_text("\n".join(FOUR), "utf-8")
     code, _, err = run("attribute", file, "--model", folder, "--output", tmp_path / "found")
     assert code == 0, err
@@ -271,14 +261,9 @@ def test_a_long_text_is_cut_where_a_model_that_counts_from_its_padding_ends(run,
 def test_a_text_without_a_token_is_named_with_its_number(run, file, tmp_path):
     folder = tmp_path / "model"
     cases.family("gpt2", pad_token_id=1)[0].float().save_pretrained(folder)
-    rules = tokenizers.Tokenizer(
-        tokenizers.models.WordLevel({"<pad>": 1, "?": 0} | {"a": 2, "fine": 3}, "?")
-    )
-    rules.pre_tokenizer = tokenizers.pre_tokenizers.Whitespace()
-    rules.normalizer = tokenizers.normalizers.Replace("\u200b", "")
-    transformers.PreTrainedTokenizerFast(
-        tokenizer_object=rules, unk_token="?", pad_token="<pad>"
-    ).save_pretrained(folder)
+    made = tokenizer(first=None)
+    made.backend_tokenizer.normalizer = tokenizers.normalizers.Replace("\u200b", "")
+    made.save_pretrained(folder)
     for texts, number in ((["\u200b", "a"], 1), (["a", "a fine a", "\u200b"], 3)):
         file.write_text("\n".join(texts), "utf-8")
         code, _, err = run("attribute", file, "--model", folder, "--output", tmp_path / str(number))

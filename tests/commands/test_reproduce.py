@@ -118,15 +118,9 @@ def measured(monkeypatch):
     """The row of every shard that is measured."""
     names = []
 
-    def counting(measure):
-        def counted(row, *arguments):
-            names.append(row.name)
-            return measure(row, *arguments)
-
-        return counted
-
     measure_of = text.measure_of
-    monkeypatch.setattr(text, "measure_of", lambda row: counting(measure_of(row)))
+    noted = lambda row, *given: names.append(row.name) or measure_of(row)(row, *given)
+    monkeypatch.setattr(text, "measure_of", lambda _: noted)
     monkeypatch.setattr(text, "check", lambda *_: Counter())  # which measures, too
     return names
 
@@ -228,22 +222,15 @@ def test_a_folder_of_another_run_and_a_broken_part_are_one_message(run, tmp_path
 def test_the_model_of_the_paper_is_that_of_the_row(run, tmp_path, monkeypatch):
     asked, loaded = [], models.load()
 
-    def load(name, *, device):
-        asked.append(name)
-        return loaded
-
+    load = lambda name, *, device: asked.append(name) or loaded
     monkeypatch.setattr(models, "load", load)
     monkeypatch.setattr(reproduce, "reproduce", lambda *_, **__: [])
     (tmp_path / "imdb_test.jsonl.gz").write_bytes(gzip.compress(b'{"text": "fine", "label": 1}'))
     imdb = ("--dataset", "imdb", "--data-dir", tmp_path)
     for model, more in (("paper", ()), ("paper", imdb), ("embedded", imdb), ("./mine", ())):
         assert run("reproduce", "--model", model, *more, "--output", tmp_path / "out")[0] == 0
-    assert asked == [
-        "textattack/bert-base-uncased-SST-2",
-        "fabriceyhc/bert-base-uncased-imdb",
-        "embedded",
-        "./mine",
-    ]
+    papers = ["textattack/bert-base-uncased-SST-2", "fabriceyhc/bert-base-uncased-imdb"]
+    assert asked == [*papers, "embedded", "./mine"]
 
 
 # report
@@ -302,9 +289,8 @@ def test_undefined_numbers_are_null_in_json_and_a_dash_on_the_page(tmp_path, cap
     for path in report.write(tmp_path):
         assert "red" in path.read_text("utf-8")
         assert printable(path.read_text("utf-8")) == path.read_text("utf-8")
-    words = program.Page(tmp_path / "report.html").words + (tmp_path / "report.md").read_text(
-        "utf-8"
-    )
+    words = program.Page(tmp_path / "report.html").words
+    words += (tmp_path / "report.md").read_text("utf-8")
     cli.console.print(tables.terminal(result))
     assert "– over content tokens" in words
     for shown in (words, capsys.readouterr().out, " ".join(result.notes)):

@@ -92,10 +92,8 @@ def test_an_attribution_is_one_line_in_a_list_and_a_heat_map_in_a_notebook(found
     assert page.tags.count("span") == sum(len(found.lines(n)) for n in range(3))
     assert page.loads == []
     assert {"script", "b", "style"} & {*page.tags} == set()  # nothing reaches out of the cell
-    against = 0
-    for n in range(3):
-        values = np.array([value for *_, value in found.lines(n)])
-        against += (values < -0.05 * abs(values).max()).sum()
+    values = [np.array([value for *_, value in found.lines(n)]) for n in range(3)]
+    against = sum((x < -0.05 * abs(x).max()).sum() for x in values)
     assert cell.read_text("utf-8").lower().count("underline") == against + 2  # and the legend
     assert "[PAD]" not in page.words
 
@@ -153,8 +151,7 @@ def test_a_picture_measures_few_letters_of_a_long_name():
 def test_nothing_that_a_terminal_obeys_is_in_any_form(found):
     odd = "\x1b[31mred\u202e"
     tokens = tuple((odd,) * len(row) for row in found.tokens)
-    given = {"method": odd, "model": odd, "tokens": tokens, "options": {odd: odd}}
-    again = replace(found, **given)
+    again = replace(found, method=odd, model=odd, tokens=tokens, options={odd: odd})
     for form in (repr(again), printed(again.terminal(), 80), again.html(), again._repr_html_()):
         assert printable(form) == form
         assert "[31mred" in form

@@ -98,9 +98,7 @@ def best_first(weights, budget, levels):
         return []
 
     share, left = [0.0] * tokens, budget
-    waiting = [
-        x for n in sorted({*levels[0]}) if (x := [t for t in range(tokens) if levels[0][t] == n])
-    ]
+    waiting = [[t for t in range(tokens) if levels[0][t] == n] for n in sorted({*levels[0]})]
     parts = []
     while waiting and left:
         for part in waiting[:left]:
@@ -280,10 +278,7 @@ WRONG = {
         {"budget": 3, "groups": NUMBERS},
         "budget=3: example 0 has 4 groups, each of which takes a pass; pass a larger budget",
     ),
-    "one group": (
-        {"budget": 4, "groups": 16},
-        "all 10 tokens of example 0 in columns 0 to 9 are one group",
-    ),
+    "one group": ({"budget": 4, "groups": 16}, "tokens of example 0 in columns 0 to 9 are one gr"),
     "no size": ({"budget": 4, "groups": 0}, "groups=0: pass tokens per group, at least 1"),
     "another shape": (
         {"budget": 4, "groups": NUMBERS[:, 1:]},
@@ -291,10 +286,7 @@ WRONG = {
         "(1, 10)",
     ),
     "no level": ({"budget": 4, "groups": []}, "groups=[]: pass tokens per group"),
-    "a level of fractions": (
-        {"budget": 4, "groups": [NUMBERS, 0.5]},
-        "groups=0.5: pass tokens per",
-    ),
+    "a level of fractions": ({"budget": 4, "groups": [NUMBERS, 0.5]}, "groups=0.5: pass tokens"),
     "fractions": ({"budget": 4, "groups": NUMBERS / 2}, "dtype torch.float32; pass whole numbers"),
 }
 

@@ -15,7 +15,7 @@ import torch
 
 from benchmarks.errors import RunError
 from benchmarks.experiments import rows, text
-from benchmarks.running import blocks, cluster, manifest, runner, sending, workers
+from benchmarks.running import blocks, cluster, manifest, runner, sending, threads, workers
 from benchmarks.running.blocks import block
 from benchmarks.running.workers import in_turn
 from benchmarks.sources import data, models
@@ -50,10 +50,14 @@ def engine(started):
 
 @pytest.fixture
 def one_thread():
-    before = torch.get_num_threads()
-    torch.set_num_threads(1)
-    yield
-    torch.set_num_threads(before)
+    with threads.one_thread():
+        yield
+
+
+@pytest.fixture
+def log(tmp_path):
+    (tmp_path / "log").mkdir()
+    return tmp_path / "log"
 
 
 def recorded(log, die_at=(), *, times=1):
@@ -84,17 +88,15 @@ def measure(output, log, monkeypatch, engine, **options):
 
 
 def test_lost_workers_lose_nothing_and_double_nothing_bit_for_bit(
-    tmp_path, monkeypatch, engine, one_thread
+    tmp_path, log, monkeypatch, engine, one_thread
 ):
-    here, there, log = tmp_path / "here", tmp_path / "there", tmp_path / "log"
-    log.mkdir()
+    here, there = tmp_path / "here", tmp_path / "there"
     one = measure(here, log, monkeypatch, workers.IN_PROCESS)
     firsts, _ = calls(log)
     assert len(firsts) == killable.PARTS
     for path in log.iterdir():
         path.unlink()
     victims = [sorted(firsts)[4]]
-
     other = measure(there, log, monkeypatch, engine, die_at=victims)
 
     assert other.table.equals(one.table)
@@ -115,9 +117,7 @@ def test_lost_workers_lose_nothing_and_double_nothing_bit_for_bit(
     assert calls(log)[0].total() == len(firsts)
 
 
-def test_an_error_of_a_shard_is_raised_once_as_it_is_and_complete_parts_stay(tmp_path, engine):
-    log = tmp_path / "log"
-    log.mkdir()
+def test_an_error_of_a_shard_is_raised_once_as_it_is_and_complete_parts_stay(tmp_path, engine, log):
 
     def fails(of_block):
         shard = of_block.content
@@ -144,9 +144,7 @@ def test_an_error_of_a_shard_is_raised_once_as_it_is_and_complete_parts_stay(tmp
     assert not list((tmp_path / "run").rglob(".*"))  # drafts of workers that were stopped
 
 
-def test_what_cannot_be_unpacked_is_tried_once_by_each_worker(tmp_path, engine):
-    log = tmp_path / "log"
-    log.mkdir()
+def test_what_cannot_be_unpacked_is_tried_once_by_each_worker(tmp_path, engine, log):
     code = f"import os; open(f'{log}/{{os.getpid()}}', 'x'); raise ValueError('broken weights')"
 
     class Broken:
@@ -161,10 +159,8 @@ def test_what_cannot_be_unpacked_is_tried_once_by_each_worker(tmp_path, engine):
     assert [path.name for path in (tmp_path / "run").iterdir()] == ["record.json"]
 
 
-def test_a_shard_that_kills_every_worker_is_given_up_by_name(tmp_path, monkeypatch, engine):
+def test_a_shard_that_kills_every_worker_is_given_up_by_name(tmp_path, monkeypatch, engine, log):
     monkeypatch.setattr(cluster, "RETRIES", 1)
-    log = tmp_path / "log"
-    log.mkdir()
 
     def deadly(of_block):
         if 4 in of_block.content:
@@ -248,13 +244,10 @@ def test_weights_lie_where_they_were_sent():
     assert len(sent[0]) < size / 2
     places = {each.ctypes.data for each in sent[1:]}
     assert {each.data_ptr() for each in again.parameters()} == places
-    for (name, one), other in zip(
-        model.state_dict().items(), again.state_dict().values(), strict=True
-    ):
-        assert torch.equal(one, other), name
-    assert [x.requires_grad for x in model.parameters()] == [
-        x.requires_grad for x in again.parameters()
-    ]
+    for one, other in zip(model.parameters(), again.parameters(), strict=True):
+        assert torch.equal(one, other)
+        assert one.requires_grad == other.requires_grad
+    assert all(map(torch.equal, model.buffers(), again.buffers()))
 
 
 REPRODUCE = ("reproduce", "table2", "--examples", "2")
@@ -265,9 +258,7 @@ def test_without_ray_the_extra_is_named(run, monkeypatch, tmp_path):
     code, _, err = run(*REPRODUCE, "--engine", "ray", "--output", tmp_path / "results")
     assert code == 2
     assert err.count("error:") == 1
-    assert (
-        '--engine ray needs ray, not installed here; run pip install "lrp-axioms[cluster]"' in err
-    )
+    assert 'ray needs ray, not installed here; run pip install "lrp-axioms[cluster]"' in err
     assert not list(tmp_path.iterdir())
 
 

@@ -51,16 +51,14 @@ def as_jsonl(texts, **options):
     return "".join(json.dumps({"n": n, "text": t}, **options) + "\n" for n, t in enumerate(texts))
 
 
+def in_parquet(names, *columns, **options):
+    out = io.BytesIO()
+    pq.write_table(pa.table(list(map(pa.array, columns)), names=names), out, **options)
+    return out.getvalue()
+
+
 def as_parquet(texts, **options):
-    out = io.BytesIO()
-    pq.write_table(pa.table({"n": range(len(texts)), "text": texts}), out, **options)
-    return out.getvalue()
-
-
-def as_categories(texts):
-    out = io.BytesIO()
-    pq.write_table(pa.table({"text": pa.array(texts).dictionary_encode()}), out)
-    return out.getvalue()
+    return in_parquet(["n", "text"], range(len(texts)), texts, **options)
 
 
 ALL = [*AWKWARD, "two\ttabs\t", *MANY_LINES[:-1], "a\r"]
@@ -74,7 +72,7 @@ ROUND = {
     "a.jsonl": (as_jsonl(ALL), ALL),
     "in letters.jsonl": (as_jsonl(ALL, ensure_ascii=False), ALL),
     "a.parquet": (as_parquet(ALL), ALL),
-    "categories.parquet": (as_categories(ALL * 2), ALL * 2),
+    "categories.parquet": (as_parquet(pa.array(ALL * 2).dictionary_encode()), ALL * 2),
 }  # fmt: skip
 MARK = b"\xef\xbb\xbf"
 VARIANTS = {
@@ -108,8 +106,7 @@ def test_a_text_of_five_million_letters_is_read_from_each_format(tmp_path):
     }.items():  # fmt: skip
         (tmp_path / name).write_text(content)
         assert texts(tmp_path / name) == [text]
-    limit = csv.field_size_limit()
-    assert limit == 131072  # which other readers of this process count on
+    assert csv.field_size_limit() == 131072  # which other readers of this process count on
 
 
 READ = {
@@ -130,12 +127,6 @@ def test_what_is_not_the_text_does_not_matter(name, tmp_path):
     content, want = READ[name]
     (tmp_path / name).write_bytes(content.encode())
     assert texts(tmp_path / name) == want
-
-
-def in_parquet(names, *columns):
-    out = io.BytesIO()
-    pq.write_table(pa.table(list(map(pa.array, columns)), names=names), out)
-    return out.getvalue()
 
 
 HALF = as_parquet(["a"] * 9)[:-20]
@@ -170,10 +161,8 @@ REFUSED = {
     ),
     "twice.jsonl": (b'{"text": "a", "text": "b"}\n', "2 columns 'text' in line 1"),
     "missing.jsonl": (b'{"text": "a"}\n{"review": 1}', "no column 'text', only review in line 2"),
-    "misspelt.jsonl": (
-        b'{"review": "a"}\n' * 1500 + b'{"texts": 1}\n',
-        "has no column 'text', only review; mend it",
-    ),
+    "misspelt.jsonl": (b'{"review": "a"}\n' * 1500 + b'{"texts": 1}\n',
+                       "has no column 'text', only review; mend it"),
     "list.jsonl": (b'["text", "a"]\n', "no object in line 1"),
     "broken.jsonl": (b'{"text": "a"}\n{"text":\n', "no JSON (Expecting value) in line 2"),
     "deep.jsonl": (b"[" * 200_000, "recursion"),

@@ -8,7 +8,7 @@ it is no achievement.
 import random
 from collections.abc import Iterator, Sequence
 from functools import cache, partial
-from itertools import cycle
+from itertools import cycle, product
 
 import numpy as np
 import torch
@@ -45,11 +45,9 @@ MEASURES = {
 SHARES = ("pointing", "signed", "carrier")  # of prompts: the others are means
 ALL = "all"
 MORE = ("mass", "rank")  # that a terminal shows of all tasks together
-STYLES = (
-    ("#0072B2", "o"), ("#D55E00", "s"), ("#009E73", "^"), ("#CC79A7", "v"),
-    ("#E69F00", "x"), ("#000000", "D"), ("#56B4E9", "P"), ("#777777", "*"),
-)  # fmt: skip
-"""Colour (of Okabe and Ito's palette for the colour-blind) and marker of each method in turn."""
+# Okabe and Ito's palette for the colour-blind, and a marker for each colour.
+COLOURS = ["#0072B2", "#D55E00", "#009E73", "#CC79A7", "#E69F00", "#000000", "#56B4E9", "#777777"]
+STYLES = [*zip(COLOURS, "os^vxDP*", strict=True)]
 
 
 def language_model(classifier: models.Classifier, table: str = "causes") -> str:
@@ -78,7 +76,6 @@ def causes(
 
     ``model``: a name that ``language_model`` returns.
     """
-    loaded = _model(model)
     cells = [(task, distance) for task in TASKS for distance in DISTANCES]
     measure = partial(cell, count, model)
     found = collected(measure, cells, each=each, track=track, description="causes")
@@ -98,7 +95,7 @@ def causes(
             f"{', '.join(f'{name} {a} to {b}' for name, (a, b) in DISTANCES.items())}. Intervals "
             "(95 %) are Wilson's of shares, and bootstrap intervals of means."
         ),
-        settings=loaded.about() | {"prompts": count, "seed": SEED},
+        settings=_model(model).about() | {"prompts": count, "seed": SEED},
         rows=rows,
         examples=columns,
         notes=tuple(notes(columns, rows)),
@@ -109,11 +106,10 @@ _model = cache(lambda name: models.load(name))
 
 
 def cell(count: int, model: str, which: tuple[str, str]) -> dict[str, list]:
-    """Computes columns of one task and distance, one line per prompt."""
+    """Computes columns of one task and distance, one line per prompt; by length, to pad little."""
     task, distance = which
     loaded = _model(model)
-    words = lambda prompt: len(prompt.words)  # sorted, for little padding
-    prompts = sorted(examples(task, distance, count, seed=SEED), key=words)
+    prompts = sorted(examples(task, distance, count, seed=SEED), key=lambda x: len(x.words))
     columns: dict[str, list] = {
         "task": [task] * count,
         "distance": [distance] * count,
@@ -130,8 +126,7 @@ def cell(count: int, model: str, which: tuple[str, str]) -> dict[str, list]:
         maps = [relevance for part in parts for relevance in relevances(loaded, part, method)]
         scores = [score(r, prompt) for r, prompt in zip(maps, prompts, strict=True)]
         columns[f"{method} relevance"] = [r.tolist() for r in maps]
-        for key in scores[0]:
-            columns[f"{method} {key}"] = [of_prompt[key] for of_prompt in scores]
+        columns |= {f"{method} {key}": [x[key] for x in scores] for key in scores[0]}
     return columns
 
 
@@ -211,19 +206,18 @@ def _encode(found, words):
 def table(columns: dict[str, list]) -> Iterator[dict]:
     """Yields a row per measure, task and distance, with values, intervals, and chance."""
     tasks, distances = (np.array(columns[key]) for key in ("task", "distance"))
-    for measure in MEASURES:
-        for task in (*dict.fromkeys(columns["task"]), ALL):
-            for distance in (*dict.fromkeys(columns["distance"]), ALL):
-                kept = (tasks == task) | (task == ALL)
-                kept &= (distances == distance) | (distance == ALL)
-                row = {"measure": measure, "task": task, "distance": distance}
-                row["prompts"] = int(kept.sum())
-                row["chance"] = float(np.array(columns["chance"])[kept].mean())
-                for method in METHODS:
-                    values = np.array(columns[f"{method} {measure}"])[kept]
-                    interval = share if measure in SHARES else partial(bootstrap_mean, seed=0)
-                    row[method], row[f"{method} low"], row[f"{method} high"] = interval(values)[:3]
-                yield row
+    groups = [(*dict.fromkeys(columns[key]), ALL) for key in ("task", "distance")]
+    for measure, task, distance in product(MEASURES, *groups):
+        kept = (tasks == task) | (task == ALL)
+        kept &= (distances == distance) | (distance == ALL)
+        row = {"measure": measure, "task": task, "distance": distance}
+        row["prompts"] = int(kept.sum())
+        row["chance"] = float(np.array(columns["chance"])[kept].mean())
+        for method in METHODS:
+            values = np.array(columns[f"{method} {measure}"])[kept]
+            interval = share if measure in SHARES else partial(bootstrap_mean, seed=0)
+            row[method], row[f"{method} low"], row[f"{method} high"] = interval(values)[:3]
+        yield row
 
 
 def share(values) -> tuple[float, float, float]:
