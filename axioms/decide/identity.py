@@ -15,9 +15,9 @@ from math import prod
 from typing import TypeAlias
 
 import sympy as sp
-from sympy import QQ, sring
+from sympy import QQ
 from sympy.core.evalf import PrecisionExhausted
-from sympy.polys.rings import PolyElement
+from sympy.polys.rings import PolyElement, PolyRing
 
 from lrp_axioms.axioms.decide.decisions import DIFFER_AT, IDENTICAL
 from lrp_axioms.axioms.decide.polynomials import is_zero
@@ -100,9 +100,13 @@ def lowest_terms(expression: sp.Expr) -> sp.Expr:
 
 def _polynomials(*expressions: sp.Expr) -> list[PolyElement]:
     """Converts expressions to polynomials of one ring, which is faster than `expand`."""
-    symbols = set().union(*(x.free_symbols for x in expressions))
-    polynomials, _ = sring([sp.S.One, *symbols], domain=QQ)
-    return [polynomials.from_expr(x) for x in expressions]
+    ring = _ring(frozenset().union(*(x.free_symbols for x in expressions)))
+    return [ring.from_expr(x) for x in expressions]
+
+
+@cache
+def _ring(symbols: frozenset[sp.Symbol]) -> PolyRing:
+    return PolyRing(sorted(symbols, key=str) or [sp.Dummy()], QQ)
 
 
 def identical(lhs: Sides, rhs: Sides) -> bool:

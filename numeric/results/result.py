@@ -162,8 +162,8 @@ class Attribution:
             named = getattr(self, group).items()
             tensors |= {f"{group}/{key}": x for key, x in named if isinstance(x, Tensor)}
         plain = {key: x for key, x in self.options.items() if not isinstance(x, Tensor)}
-        groups = [list(getattr(self, group)) for group in GROUPS]
-        facts = Facts(self.method, self.tokens, plain, *groups, self.model)
+        details, inside = [*self.details], [*self.inside]
+        facts = Facts(self.method, self.tokens, plain, details, inside, self.model)
         stored.write(path, "attribution", tensors, vars(facts))
 
     @classmethod
