@@ -25,7 +25,7 @@ import lrp_axioms
 import numeric
 from axioms import check, kinds
 from axioms.evidence import certificates, counts, statements
-from axioms.pages import latex, literature, show
+from axioms.pages import latex, show
 from axioms.pages import scoreboard as markdown
 from axioms.rules import propagate
 from axioms.scoreboard import scoreboard
@@ -37,7 +37,7 @@ from numeric.targets import log_probability
 from tests.census import build, measure, operations, page
 from tests.support import all_commands
 from website import axioms as axiom_table
-from website import catalogue
+from website import catalogue, literature
 from website import theorems as site
 
 ROOT = Path(__file__).resolve().parents[2]
