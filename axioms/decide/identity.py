@@ -15,7 +15,7 @@ from math import prod
 from typing import TypeAlias
 
 import sympy as sp
-from sympy import QQ
+from sympy import QQ, sring
 from sympy.core.evalf import PrecisionExhausted
 from sympy.polys.rings import PolyElement, PolyRing
 
@@ -106,7 +106,8 @@ def _polynomials(*expressions: sp.Expr) -> list[PolyElement]:
 
 @cache
 def _ring(symbols: frozenset[sp.Symbol]) -> PolyRing:
-    return PolyRing(sorted(symbols, key=str) or [sp.Dummy()], QQ)
+    found, _ = sring([sp.S.One, *symbols], domain=QQ)
+    return found
 
 
 def identical(lhs: Sides, rhs: Sides) -> bool:
