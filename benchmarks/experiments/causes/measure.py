@@ -106,7 +106,7 @@ _model = cache(lambda name: models.load(name))
 
 
 def cell(count: int, model: str, which: tuple[str, str]) -> dict[str, list]:
-    """Computes columns of one task and distance, one line per prompt; by length, to pad little."""
+    """Computes columns of one task and distance, one line per prompt, the shortest first."""
     task, distance = which
     loaded = _model(model)
     prompts = sorted(examples(task, distance, count, seed=SEED), key=lambda x: len(x.words))
