@@ -47,6 +47,7 @@ def explain_texts(
         dataset=name,
         model=classifier.name,
         curves=False,
+        dtype=str(classifier.model.dtype).removeprefix("torch."),
         variants={method: {"method": method} for method in methods},
     )
     divided = blocks.blocks(texts)

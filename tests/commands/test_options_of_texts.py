@@ -216,12 +216,19 @@ def test_a_note_on_pairs_counts_the_parts_that_are_left_out(told):
 def test_files_and_judgements_take_a_dtype(told, tmp_path):
     lines, folder = tmp_path / "texts.txt", tmp_path / "maps"
     lines.write_text("not a bad film\na dull film\n")
-    told("attribute", lines, "--dtype", "float64", "--output", folder)
-    loaded = models.load("embedded", dtype="float64")
-    (first, _) = pq.read_table(folder / "part-000000000000.parquet").to_pylist()
-    want = explain(loaded.model, loaded.tokenizer, "not a bad film").relevance[0]
-    assert torch.tensor(first["relevance"], dtype=torch.float64).allclose(want, rtol=1e-6)
-    call = ["evaluate", folder, "--measure", "r", "--output", tmp_path]
+    explained = {}
+    for dtype in ("float32", "bfloat16", "float64"):
+        loaded = models.load("embedded", dtype=dtype)
+        a = explain(loaded.model, loaded.tokenizer, "not a bad film")
+        explained[dtype] = a.relevance[0].double()
+    for dtype in ("bfloat16", "float64"):
+        told("attribute", lines, "--dtype", dtype, "--output", folder / dtype)
+        (first, _) = pq.read_table(folder / dtype / "part-000000000000.parquet").to_pylist()
+        found = torch.tensor(first["relevance"], dtype=torch.float64)
+        gaps = {name: (found - x).norm() for name, x in explained.items()}
+        assert min(gaps, key=gaps.get) == dtype
+    assert gaps["float64"] < 1e-12
+    call = ["evaluate", folder / "float64", "--measure", "r", "--output", tmp_path]
     ((wide,), (plain,)) = (told(*call, "--dtype", x)["rows"] for x in ("float64", "float32"))
     assert wide["r"] == pytest.approx(plain["r"], abs=1e-4)
     assert wide["r"] != plain["r"]
