@@ -57,7 +57,7 @@ docs: $(SETUP)
 
 # Writes every page, and every table of a page, that a command makes; each says which.  Takes half an
 # hour, most of it for docs/MODELS.md.  One alone: make pages PAGES="axioms.pages.scoreboard"
-PAGES := website.catalogue axioms.pages.scoreboard website.axioms website.literature \
+PAGES := website.catalogue axioms.pages.scoreboard website.axiom_table website.literature \
 	tests.census.operations tests.census.methods tests.census
 pages: $(SETUP)
 	set -e; for page in $(PAGES); do $(BIN)/python -m $$page; done

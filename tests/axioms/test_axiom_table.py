@@ -24,7 +24,7 @@ from axioms.scoreboard.rule_sets import RULE_SETS
 from axioms.scoreboard.scoreboard import OPEN, PROVED, REFUTED
 from axioms.theorems.axiom_rules import AXIOM_RULES, EQUAL, by_logarithms, logarithm
 from axioms.theorems.axiom_sets import largest, largest_without, smallest, smallest_not_had
-from website.axioms import (
+from website.axiom_table import (
     AXIOMS,
     EXCLUDED,
     METHODS,
@@ -45,7 +45,7 @@ def cells():
 
 def test_the_page_is_what_is_computed(cells):
     page = PAGE.read_text("utf-8")
-    said = "docs/AXIOMS.md: run `python -m website.axioms`, which writes it"
+    said = "docs/AXIOMS.md: run `python -m website.axiom_table`, which writes it"
     assert filled(page, cells) == page, said
     assert filled(page.replace("| ✓", "| x"), cells) == page
 

@@ -36,8 +36,7 @@ from numeric.reference import dispatch
 from numeric.targets import log_probability
 from tests.census import build, measure, operations, page
 from tests.support import all_commands
-from website import axioms as axiom_table
-from website import catalogue, literature
+from website import axiom_table, catalogue, literature
 from website import theorems as site
 
 ROOT = Path(__file__).resolve().parents[2]

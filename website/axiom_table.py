@@ -1,6 +1,6 @@
 """Compares every method with every axiom, and lists sets of axioms that exclude each other.
 
-``python -m website.axioms`` writes docs/AXIOMS.md.  Verdicts about rewrites of the
+``python -m website.axiom_table`` writes docs/AXIOMS.md.  Verdicts about rewrites of the
 methods of docs/SCOREBOARD.md are read there, where a test compares them with a computation; all
 other verdicts are computed here, as epsilon -> 0.
 """
