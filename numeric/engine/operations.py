@@ -42,9 +42,7 @@ class Role:
 
 
 TABLE: dict[str, Role] = {
-    NOTHING: Role(
-        "Sizes, comparisons, indices",
-        """
+    NOTHING: Role("Sizes, comparisons, indices", """
         size dim ndimension numel nelement element_size stride storage_offset data_ptr
         is_contiguous is_floating_point is_complex is_inference item tolist numpy __len__
         __bool__ __int__ __float__ __index__ __repr__ __str__ __format__ __hash__ __contains__
@@ -59,11 +57,8 @@ TABLE: dict[str, Role] = {
         (Case(
             "always", "None: what they give carries none.",
             "What they give is piecewise constant: a small change of an activation changes nothing."
-        ),),
-    ),
-    MOVE: Role(
-        "Entries are copied, dropped or put in another order",
-        """
+        ),)),
+    MOVE: Role("Entries are copied, dropped or put in another order", """
         view view_as reshape reshape_as transpose transpose_ t swapaxes swapdims movedim moveaxis
         permute contiguous expand expand_as broadcast_to repeat repeat_interleave tile getitem
         chunk split split_with_sizes tensor_split hsplit vsplit dsplit unbind cat concat
@@ -94,28 +89,19 @@ TABLE: dict[str, Role] = {
                 "The rules of functions of one tensor act.", "It is clamp with a tensor as limit.",
                 kinds.ACTIVATION, (14, 75),
             ),
-        ),
-    ),
-    DROPOUT: Role(
-        "Dropout",
-        """
+        )),
+    DROPOUT: Role("Dropout", """
         dropout dropout1d dropout2d dropout3d alpha_dropout feature_alpha_dropout feature_dropout
         native_dropout""",
         (Case("switched off", "It passes on; a function goes on behind it.", "It is the identity.",
-              theorems=(6,)),),
-    ),
-    CAST: Role(
-        "Another number format",
-        "to float double half bfloat16 type type_as",
+              theorems=(6,)),)),
+    CAST: Role("Another number format", "to float double half bfloat16 type type_as",
         (Case(
             "always", "It passes on.",
             "The number is the same up to rounding; activations in float64 are not narrowed, so "
             "that what is measured in float64 has its digits.",
-        ),),
-    ),
-    SUM: Role(
-        "Sums and means without weights, and other fixed linear maps",
-        """
+        ),)),
+    SUM: Role("Sums and means without weights, and other fixed linear maps", """
         sum mean cumsum nansum nanmean avg_pool1d avg_pool2d avg_pool3d adaptive_avg_pool1d
         adaptive_avg_pool2d adaptive_avg_pool3d interpolate upsample trace fft fftn fft2 ifft
         ifftn ifft2 rfft irfft rfft2 irfft2 rfftn irfftn diff trapz fft_fft fft_fftn fft_fft2
@@ -125,11 +111,8 @@ TABLE: dict[str, Role] = {
             "always", "It is shared in proportion to what each entry adds, without a stabiliser.",
             "This is Eq. 1 in the limit, in which such a map and the layer after it give the same "
             "explanation as one layer.", theorems=(6, 11),
-        ),),
-    ),
-    ADD: Role(
-        "Sums of two tensors",
-        "add radd",
+        ),)),
+    ADD: Role("Sums of two tensors", "add radd",
         (
             Case(
                 "of activations", "It is shared in proportion to what each term adds.",
@@ -152,16 +135,11 @@ TABLE: dict[str, Role] = {
                 "GELU spelled out and GELU in one call are one function, and get one explanation.",
                 kinds.ACTIVATION, (14, 75),
             ),
-        ),
-    ),
-    SUBTRACT: Role(
-        "Differences", "sub rsub subtract",
+        )),
+    SUBTRACT: Role("Differences", "sub rsub subtract",
         (Case("always", "As of a sum, with the sign of what is taken away.",
-              "a − b is a + (−b), and −b is a linear map.", kinds.ADD, (6,)),),
-    ),
-    MULTIPLY: Role(
-        "Products, entry by entry",
-        "mul rmul multiply",
+              "a − b is a + (−b), and −b is a linear map.", kinds.ADD, (6,)),)),
+    MULTIPLY: Role("Products, entry by entry", "mul rmul multiply",
         (
             Case(
                 "of two activations, as gates", "Half to each.",
@@ -185,11 +163,8 @@ TABLE: dict[str, Role] = {
                 "It waits: the product is a step of one function.",
                 "x · sigmoid(x) is SiLU, however it is spelled.", kinds.ACTIVATION, (14,),
             ),
-        ),
-    ),
-    DIVIDE: Role(
-        "Quotients",
-        "div rdiv truediv rtruediv divide true_divide",
+        )),
+    DIVIDE: Role("Quotients", "div rdiv truediv rtruediv divide true_divide",
         (
             Case("by a fixed tensor or a number", "As of a product.", "It is a product by 1/b."),
             Case(
@@ -197,25 +172,18 @@ TABLE: dict[str, Role] = {
                 "What divides is held, as the deviation of a norm is: by the gradient the two "
                 "would receive R and −R, which is nothing in all.", theorems=(13, 23),
             ),
-        ),
-    ),
+        )),
     LINEAR: Role(
         "Linear maps by weights",
         "linear conv1d conv2d conv3d conv_transpose1d conv_transpose2d conv_transpose3d",
         (Case(
             "always", "It is shared in proportion to input times weight; the bias has a share.",
             "For one output this is what leaving an input out changes.", kinds.LINEAR, (6, 11, 25),
-        ),),
-    ),
-    PACKED_LINEAR: Role(
-        "Linear maps by weights that are packed in few bits",
-        "linear_dynamic",
+        ),)),
+    PACKED_LINEAR: Role("Linear maps by weights that are packed in few bits", "linear_dynamic",
         (Case("always", "As of a linear map by the weights as numbers.",
-              "The kernel has no gradient; its rounding absorbs a little.", kinds.LINEAR, (6,)),),
-    ),
-    MATMUL: Role(
-        "Products of matrices",
-        """
+              "The kernel has no gradient; its rounding absorbs a little.", kinds.LINEAR, (6,)),)),
+    MATMUL: Role("Products of matrices", """
         matmul rmatmul mm bmm addmm baddbmm einsum tensordot mv dot vdot inner linalg_vecdot outer
         grouped_mm _grouped_mm""",
         (
@@ -233,16 +201,11 @@ TABLE: dict[str, Role] = {
             ),
             Case("of two other activations", "Half to each.",
                  "Eq. 3 says nothing that is special to attention.", kinds.BILINEAR, (7, 8)),
-        ),
-    ),
-    SOLVE: Role(
-        "Solutions of linear systems", "linalg_solve_triangular",
+        )),
+    SOLVE: Role("Solutions of linear systems", "linalg_solve_triangular",
         (Case("by a fixed matrix", "As of the linear map by its inverse.", "It is one.",
-              kinds.LINEAR, (6,)),),
-    ),
-    FUNCTION: Role(
-        "Functions of each entry by itself",
-        """
+              kinds.LINEAR, (6,)),)),
+    FUNCTION: Role("Functions of each entry by itself", """
         gelu relu relu6 silu tanh sigmoid softplus elu celu selu leaky_relu prelu mish hardswish
         hardsigmoid hardtanh logsigmoid log_sigmoid softsign tanhshrink threshold erf erfc exp
         exp2 expm1 log log2 log10 log1p pow rpow square abs sin cos sinh cosh atan arctan clamp
@@ -268,73 +231,53 @@ TABLE: dict[str, Role] = {
                 "So are divisors and square roots, which are these powers.",
                 kinds.RMS_NORM, (13, 23),
             ),
-        ),
-    ),
-    DEVIATION: Role(
-        "What norms divide by",
-        """
+        )),
+    DEVIATION: Role("What norms divide by", """
         rsqrt sqrt std var norm vector_norm linalg_norm linalg_vector_norm linalg_matrix_norm""",
         (Case(
             "always", "None: it is held.",
             "A norm whose deviation moves along gives a gradient times input of 0 in total.",
             kinds.RMS_NORM, (13, 23),
-        ),),
-    ),
-    SOFTMAX: Role(
-        "Softmax", "softmax",
+        ),)),
+    SOFTMAX: Role("Softmax", "softmax",
         (Case(
             "always", "The first-order Taylor term, by Eq. 5; by CP-LRP none.",
             "Eq. 5 is the plain gradient and does not conserve; CP-LRP conserves and passes by.",
             kinds.SOFTMAX, (10, 25),
-        ),),
-    ),
-    LAYER_NORM: Role(
-        "LayerNorm in one call", "layer_norm",
+        ),)),
+    LAYER_NORM: Role("LayerNorm in one call", "layer_norm",
         (Case(
             "always", "As of the linear map that it is while its deviation is held; its shift "
             "absorbs its share.",
             "This explanation is the same when the norm is written as centring and scaling.",
             kinds.LAYER_NORM, (13, 23),
-        ),),
-    ),
-    BATCH_NORM: Role(
-        "BatchNorm with running statistics", "batch_norm",
+        ),)),
+    BATCH_NORM: Role("BatchNorm with running statistics", "batch_norm",
         (Case("always", "As of a linear map of each channel.",
               "It is one, and folded into the layer before it, it is explained alike as ε → 0.",
-              kinds.LINEAR, (16, 42)),),
-    ),
-    ATTENTION: Role(
-        "Fused attention", "scaled_dot_product_attention",
+              kinds.LINEAR, (16, 42)),)),
+    ATTENTION: Role("Fused attention", "scaled_dot_product_attention",
         (Case(
             "always", "By the rules of the kinds `scores`, `softmax` and `readout`.",
             "As ε → 0 they are factors on what reaches Q, K and V, so that the kernel stays "
             "fused; a finite ε spells attention out.", theorems=(7, 10),
-        ),),
-    ),
-    EMBEDDING: Role(
-        "Lookups", "embedding",
+        ),)),
+    EMBEDDING: Role("Lookups", "embedding",
         (Case("of words", "It ends here: this is what attributions show.",
               "Rows of tables that are added to words count as one embedding, by Eq. 1 on the sum.",
-              theorems=(6,)),),
-    ),
+              theorems=(6,)),)),
     GRADIENT: Role(
         "Questions of your own code about gradients",
         "grad backward requires_grad requires_grad_ retain_grad register_hook grad_fn is_leaf",
         (Case("always", "Rules that wait for a use act first.",
-              "The gradient is asked for at this tensor as it stands."),),
-    ),
-    COMPOSITE: Role(
-        "Functions that are made of others",
-        """
+              "The gradient is asked for at this tensor as it stands."),)),
+    COMPOSITE: Role("Functions that are made of others", """
         multi_head_attention_forward glu rms_norm normalize group_norm instance_norm
         cosine_similarity addcmul addcdiv lerp var_mean std_mean neg negative""",
         (Case("always", "By the rules of the operations that they are made of.",
               "Whether a model spells a function out or calls it must make no difference: −x is "
-              "x · (−1)."),),
-    ),
-    SCAN: Role(
-        "Scans of state space models, in the code of Transformers",
-        """
+              "x · (−1)."),)),
+    SCAN: Role("Scans of state space models, in the code of Transformers", """
         mamba_selective_scan mamba2_chunk_scan torch_chunk_gated_delta_rule
         chunk_kimi_delta_attention rwkv_linear_attention_cpu
         wrap_chunkwise_arbitrary_sequence_length""",
@@ -347,8 +290,7 @@ TABLE: dict[str, Role] = {
             ),
             Case("of all else", "By the rules of the operations that they are made of.",
                  "With the selection held these are linear maps and sums.", theorems=(72,)),
-        ),
-    ),
+        )),
 }  # fmt: skip
 ROLES = {name: role for role, entry in TABLE.items() for name in entry.functions.split()}
 """The role of each function, by name."""
