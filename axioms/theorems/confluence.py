@@ -193,11 +193,11 @@ class _Sweeps:
 
     def _common(self, node: Node) -> Node:
         """The first node of this content, whose operands are such nodes."""
-        attributes = ((key, _constant(x)) for key, x in sorted(node.attributes.items()))
+        attributes = ((key, _hashable(x)) for key, x in sorted(node.attributes.items()))
         return self.nodes.setdefault((node.op, node.name, node.args, *attributes), node)
 
 
-def _constant(x: object) -> object:
+def _hashable(x: object) -> object:
     return x.as_immutable() if isinstance(x, sp.MatrixBase) else x
 
 

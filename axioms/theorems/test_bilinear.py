@@ -249,8 +249,8 @@ def test_neither_tanh_nor_layer_norm_passes_on_gradient_times_input(name, record
     found = [sp.Matrix([explain(graph, values, rules, relevance=y)["x"]])[0] for rules in both]
     assert differ_at(found[0], found[1], point)
     numbers = [value_at(r, point) for r in found]
-    where_at = "tanh at x = 1", "x1 of LayerNorm, output 2, at x = (1, 3), h = 1"
-    record_property("witness", f"{where_at[name != 'tanh']}: {numbers[0]} versus {numbers[1]}")
+    place = {"tanh": "tanh at x = 1"}.get(name, "x1 of LayerNorm, output 2, at x = (1, 3), h = 1")
+    record_property("witness", f"{place}: {numbers[0]} versus {numbers[1]}")
 
 
 def through_each_projection(at):

@@ -274,11 +274,10 @@ WRONG = {
     "no pass": ({"budget": 0}, "budget=0: pass a whole number of forward passes, at least 1"),
     "one pass": ({"budget": 1}, "budget=1: example 0 has 2 groups, each of which takes a pass"),
     "half a pass": ({"budget": 0.5}, "budget=0.5: pass a whole number"),
-    "too few passes": (
-        {"budget": 3, "groups": NUMBERS},
-        "budget=3: example 0 has 4 groups, each of which takes a pass; pass a larger budget",
-    ),
-    "one group": ({"budget": 4, "groups": 16}, "tokens of example 0 in columns 0 to 9 are one gr"),
+    "too few passes": ({"budget": 3, "groups": NUMBERS},
+        "budget=3: example 0 has 4 groups, each of which takes a pass; pass a larger budget"),
+    "one group": ({"budget": 4, "groups": 16},
+        "all 10 tokens of example 0 in columns 0 to 9 are one group"),
     "no size": ({"budget": 4, "groups": 0}, "groups=0: pass tokens per group, at least 1"),
     "another shape": (
         {"budget": 4, "groups": NUMBERS[:, 1:]},
@@ -286,9 +285,10 @@ WRONG = {
         "(1, 10)",
     ),
     "no level": ({"budget": 4, "groups": []}, "groups=[]: pass tokens per group"),
-    "a level of fractions": ({"budget": 4, "groups": [NUMBERS, 0.5]}, "groups=0.5: pass tokens"),
+    "a level of fractions": ({"budget": 4, "groups": [NUMBERS, 0.5]},
+        "groups=0.5: pass tokens per"),
     "fractions": ({"budget": 4, "groups": NUMBERS / 2}, "dtype torch.float32; pass whole numbers"),
-}
+}  # fmt: skip
 
 
 @pytest.mark.parametrize("name", WRONG)
