@@ -85,7 +85,9 @@ def attribute(
         found = explained.explain_texts(classifier, texts, **about, engine=place, track=track)
     wrote, full = found.parts(), found.tally(explained.CUT)
     columns, limit = found.columns(), explained.text.limit(classifier.model)
-    answer(model=model, methods=chosen, texts=found.texts, cut=full, columns=columns, wrote=wrote)
+    amplified = found.tally(explained.AMPLIFIED)
+    counts = {"texts": found.texts, "cut": full, "amplified": amplified}
+    answer(model=model, methods=chosen, **counts, columns=columns, wrote=wrote)
     console.print(
         f"{found.texts} texts, {', '.join(chosen)}: wrote {output}/part-*.parquet, one line per "
         f"text and method, with {', '.join(columns)}; read them with\n"
@@ -96,6 +98,12 @@ def attribute(
     if full:
         console.print(
             f"{full} texts fill all {limit} positions of the model: what was longer has been cut",
+            soft_wrap=True,
+        )
+    if amplified:
+        console.print(
+            f"relevance of {amplified} lines is amplified (column amplified): its sizes add up to "
+            "many times the logit and the gradient; lrp-axioms audit tells where, for one text",
             soft_wrap=True,
         )
 

@@ -1,14 +1,17 @@
 """``attribute``: the relevance of every token of any number of texts, as Parquet."""
 
 from collections.abc import Iterable, Sequence
-from functools import partial
+from functools import cache, partial
 from itertools import chain
 from pathlib import Path
 
 import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
+import torch
 
+from lrp_axioms import attribute
+from lrp_axioms.axioms.composites import GRADIENT_X_INPUT
 from lrp_axioms.benchmarks.experiments import text
 from lrp_axioms.benchmarks.experiments.rows import Row
 from lrp_axioms.benchmarks.running import blocks, runner
@@ -17,8 +20,11 @@ from lrp_axioms.benchmarks.running.workers import IN_PROCESS, Engine, Track, unt
 from lrp_axioms.benchmarks.sources.data import unlabelled
 from lrp_axioms.benchmarks.sources.faults import sound
 from lrp_axioms.benchmarks.sources.models import Classifier
+from lrp_axioms.numeric.methods import amplification
+from lrp_axioms.numeric.methods.catalogue import METHODS, WITH_LEMMAS
 
 CUT = "texts that fill all positions"
+AMPLIFIED = "amplified"  # column, and the number of lines where it is true
 
 
 def explain_texts(
@@ -35,7 +41,8 @@ def explain_texts(
 
     ``texts`` are read in blocks as workers become free, and never held as a whole; ``name`` is
     their source.  ``output``: the folder; a stopped run resumes there.  Lines are ordered by text,
-    then by method (``explain_block``).
+    then by method (``explain_block``); column ``amplified`` is True where rules amplify relevance
+    (``numeric.methods.amplification``).
     Raises ValueError for a text that cannot be explained, and RunError for a folder of other texts.
     """
     if isinstance(texts, str) or isinstance(methods, str) or not methods:
@@ -54,9 +61,14 @@ def explain_texts(
     first = next(divided, None)
     if first is None:
         raise ValueError(f"{name} has no records; pass a file that has some")
-    text.check(classifier, unlabelled(name, first.content), [row])
+    with amplification.left_out():
+        text.check(classifier, unlabelled(name, first.content), [row])
     classifier = text.placed(classifier, row, engine)
-    about = text.of_model(classifier, engine) | {"block": [blocks.ROWS, blocks.LETTERS]}
+    beyond = [amplification.BESIDE_LOGIT, amplification.BESIDE_GRADIENT, amplification.BESIDE_HELD]
+    about = text.of_model(classifier, engine) | {
+        "block": [blocks.ROWS, blocks.LETTERS],
+        "amplified_beyond": beyond,
+    }
     most = about["tokens_at_most"]
     return runner.run(
         output,
@@ -77,7 +89,8 @@ def explain_block(row: Row, classifier: Classifier, place: str, block: blocks.Bl
     tables = []
     for shard in text.shards(classifier, data):
         try:
-            columns = text.maps(row, classifier, data, shard)
+            with amplification.left_out():  # _amplified decides
+                columns = text.maps(row, classifier, data, shard)
         except ValueError as error:
             wrong = [n for n in shard if _fails(row, classifier, data, n)] or shard
             places = ", ".join(str(block.first + n + 1) for n in wrong)
@@ -90,10 +103,46 @@ def explain_block(row: Row, classifier: Classifier, place: str, block: blocks.Bl
         columns["token"] = names * len(row.variants)
         tables.append(pa.table(columns))
     table = pa.concat_tables(tables)
+    table = table.append_column(AMPLIFIED, [_amplified(row, classifier, data, table)])
     examples = table["example"].to_numpy()
     table = table.take(np.argsort(examples, kind="stable"))
     numbers = pc.add(table["example"], block.first)
     return table.set_column(table.column_names.index("example"), "example", numbers)
+
+
+@amplification.left_out()
+def _amplified(row, classifier, data, table):
+    """Decides for each line whether rules amplify its relevance.
+
+    Few texts of a block are in doubt, so that the gradients of all these take few passes.
+    """
+    pairs = zip(table["method"].to_pylist(), table["example"].to_pylist(), strict=True)
+    lines = {pair: n for n, pair in enumerate(pairs)}
+    sizes = torch.tensor([np.abs(x).sum() for x in table["relevance"].to_numpy()])[:, None]
+    logits, targets = (torch.tensor(table[key].to_numpy()) for key in ("logit", "target"))
+    found = torch.zeros(len(lines), dtype=torch.bool)
+    rules = {method: METHODS[method].composite for method in row.variants if method in WITH_LEMMAS}
+    beyond = amplification.beside_logit(sizes, logits)
+    doubtful = {n for (method, n), at in lines.items() if method in rules and beyond[at]}
+    for shard in text.shards(classifier, data, doubtful):
+        at = {method: [lines[method, n] for n in shard] for method in rules}
+        target = targets[next(iter(at.values()))]  # all methods explain one prediction
+        known = cache(partial(_gradient_sizes, classifier, data, shard, target))
+        for method, composite in rules.items():
+            given = sizes[at[method]], logits[at[method]]
+            found[at[method]] = amplification.amplified_rows(composite, *given, known)
+    return pa.array(found.numpy())
+
+
+def _gradient_sizes(classifier, data, shard, target, held):
+    """Sums |gradient x input| of each text, with norms held or not; None without a gradient."""
+    inputs, _ = text.in_batch(classifier, data, shard)
+    composite = amplification.HELD if held else GRADIENT_X_INPUT
+    try:
+        found = attribute(classifier.model, inputs, composite, target)
+    except amplification.NO_GRADIENT:
+        return None
+    return found.relevance.abs().sum(dim=1).cpu()
 
 
 def _fails(row, classifier, data, n):
@@ -108,4 +157,4 @@ def _fails(row, classifier, data, n):
 def _tally(most, table):
     methods = len(pc.unique(table["method"]))
     full = pc.sum(pc.equal(table["tokens"], most)).as_py()
-    return {CUT: full // methods}
+    return {CUT: full // methods, AMPLIFIED: pc.sum(table[AMPLIFIED]).as_py()}

@@ -5,8 +5,8 @@ Only maps are stored; every statistic is computed from them afterwards (``maps``
 
 import copy
 import time
-import warnings
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterable, Sequence
+from contextlib import nullcontext
 from dataclasses import replace
 from functools import partial
 from itertools import accumulate
@@ -31,7 +31,7 @@ from lrp_axioms.benchmarks.sources.models import Classifier
 from lrp_axioms.benchmarks.sources.tokens import Read
 from lrp_axioms.numeric.evaluation.perturbation import ORDERS, perturbation_curves
 from lrp_axioms.numeric.layer_mixes import sweep
-from lrp_axioms.numeric.methods.amplification import AmplifiedRelevance
+from lrp_axioms.numeric.methods import amplification
 from lrp_axioms.numeric.models import families
 from lrp_axioms.numeric.models.batches import Batch
 from lrp_axioms.numeric.models.facts import facts_of
@@ -147,8 +147,10 @@ def of_model(classifier: Classifier, engine: Engine = IN_PROCESS) -> dict:
     }
 
 
-def shards(classifier: Classifier, data: Texts) -> list[list[int]]:
-    """The numbers of all texts, sorted by length so that little of a batch is padding.
+def shards(
+    classifier: Classifier, data: Texts, numbers: Iterable[int] | None = None
+) -> list[list[int]]:
+    """Sorts the ``numbers`` of texts, or all, by length, so that little of a batch is padding.
 
     A model that reads the last token gets no padding at all, because GPT-2 counts positions from
     the first column, so that padding on the left would change its answer; and one text at a time
@@ -162,7 +164,8 @@ def shards(classifier: Classifier, data: Texts) -> list[list[int]]:
     if unpadded and facts.padding_id is None:
         texts = 1
     found: list[list[int]] = []
-    for n in sorted(range(len(lengths)), key=lengths.__getitem__):
+    chosen = range(len(lengths)) if numbers is None else numbers
+    for n in sorted(chosen, key=lengths.__getitem__):
         last = found[-1] if found else []
         full = not last or len(last) == texts or (len(last) + 1) * lengths[n] > tokens
         longer = unpadded and not full and lengths[n] > lengths[last[0]]
@@ -232,9 +235,8 @@ def _explain(classifier: Classifier, batch: Batch, target, variant: Variant) -> 
     if options.get("removal") == MASK:
         options["removal"] = classifier.tokenizer.mask_token_id
     inputs = batch.arguments()
-    with warnings.catch_warnings():
-        if isinstance(variant.method, Composite):  # rows compare rules, amplifying ones among them
-            warnings.simplefilter("ignore", AmplifiedRelevance)
+    # Rows compare rules, amplifying ones among them.
+    with amplification.left_out() if isinstance(variant.method, Composite) else nullcontext():
         found = attribute(model, inputs, variant.method, target, **options)
     if not variant.contrast:
         return found
@@ -251,8 +253,7 @@ def _explain_mixes(model, batch: Batch, composites) -> tuple[Tensor, list[Attrib
 
     All come from one forward pass.
     """
-    with warnings.catch_warnings():  # rows compare rules, amplifying ones among them
-        warnings.simplefilter("ignore", AmplifiedRelevance)
+    with amplification.left_out():  # as in _explain
         found = sweep(model, batch.arguments(), composites)
     each = zip(found.relevance, found.logit, found.residual, composites, strict=True)
     return found.target, [

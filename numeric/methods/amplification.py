@@ -1,6 +1,8 @@
 """Finds relevance that is far larger than the logit, and the operation that amplifies it most."""
 
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Iterator
+from contextlib import contextmanager
+from contextvars import ContextVar
 from dataclasses import dataclass, field, replace
 from functools import cache, partial
 from typing import Any
@@ -35,15 +37,26 @@ NO_GRADIENT = (UnassignedOperation, LookupError, RuntimeError, ValueError)
 WAITING = {does.ADD, does.SUBTRACT}  # roles that may be steps of a function
 SUMS = {*WAITING, does.SUM, does.LINEAR, does.PACKED_LINEAR, does.MATMUL, does.ATTENTION}
 SUMS |= {does.LAYER_NORM}
+_left_out = ContextVar("left_out", default=False)
 
 
 class AmplifiedRelevance(UserWarning):
     """Warns that sizes of relevance add up to many times the logit and gradient x input."""
 
 
+@contextmanager
+def left_out() -> Iterator[None]:
+    """Explains without this check: its caller decides by ``amplified_rows``, or compares rules."""
+    token = _left_out.set(True)
+    try:
+        yield
+    finally:
+        _left_out.reset(token)
+
+
 def warn(*given: Any, **options: Any) -> None:
     """Warns once, for all rows that ``amplified`` finds."""
-    if said := amplified(*given, **options):
+    if not _left_out.get() and (said := amplified(*given, **options)):
         warn_caller(said, AmplifiedRelevance)
 
 
@@ -55,8 +68,10 @@ def warn_of_each(
     share: str,
 ) -> None:
     """Warns once of all (composite, relevance, logit) that are amplified; tells where, for one."""
+    if _left_out.get():
+        return
     known = sizes(model, batch, readout, share)
-    found = [(*given, rows) for given in each if (rows := _rows(*given, known)).any()]
+    found = [(*given, rows) for given in each if (rows := amplified_rows(*given, known)).any()]
     if found:
         said = _told(model, batch, readout, *found[0])
         others = ", ".join(repr(composite.name) for composite, *_ in found[1:])
@@ -80,17 +95,18 @@ def amplified(
     Rows beyond ``BESIDE_LOGIT`` take a pass with norms held, rows beyond ``BESIDE_HELD`` a pass for
     gradient x input, and rows beyond ``BESIDE_GRADIENT`` a third, for the place.
     """
-    rows = _beside_logit(relevance, logit)
+    rows = beside_logit(relevance, logit)
     if composite is None or not rows.any():
         return ""
     few = sizes(model, *_only(rows, batch, readout), share)
-    rows[rows.clone()] = _rows(composite, relevance[rows], logit[rows], few)
+    rows[rows.clone()] = amplified_rows(composite, relevance[rows], logit[rows], few)
     if not rows.any():
         return ""
     return _told(model, batch, readout, composite, relevance, logit, rows, epsilon)
 
 
-def _beside_logit(relevance: Tensor, logit: Tensor) -> Tensor:
+def beside_logit(relevance: Tensor, logit: Tensor) -> Tensor:
+    """Decides for each row of relevance, (batch, token), whether it exceeds the logit by far."""
     return relevance.abs().sum(dim=1) > BESIDE_LOGIT * logit.abs()
 
 
@@ -111,15 +127,18 @@ def _only(rows: Tensor, batch: Batch, readout: Readout) -> tuple[Batch, Readout]
     )
 
 
-def _rows(
+def amplified_rows(
     composite: Composite | None,
     relevance: Tensor,
     logit: Tensor,
     known: Callable[[bool], Tensor | None],
 ) -> Tensor:
-    """Decides for each row of relevance, (batch,), whether it is amplified."""
+    """Decides for each row of relevance, (batch, token), whether rules amplify it.
+
+    ``known(held)`` sums |gradient x input| of each row, with or without norms held (``sizes``).
+    """
     size = relevance.abs().sum(dim=1)
-    rows = _beside_logit(relevance, logit)
+    rows = beside_logit(relevance, logit)
     if composite is None or composite == GRADIENT_X_INPUT:
         return torch.zeros_like(rows)
     for held, times in ((True, BESIDE_HELD), (False, BESIDE_GRADIENT)):  # the strictest first
