@@ -205,7 +205,7 @@ _CELLS: dict[tuple[str, str, Table, bool], scoreboard.Cell] = {}
 
 def structure(root: Node) -> Structure:
     """Counts re-associable products, bilinear depths of all paths, and merges by canonizers."""
-    order = [node for node in topological(root) if _carries(node)]
+    order = [node for node in topological(root) if node.op != PARAMETER]
     pairs = Counter(
         (below.op, node.op)
         for node in order
@@ -223,10 +223,6 @@ def structure(root: Node) -> Structure:
 
 def _count(applies: Applies, order: Sequence[Node]) -> int:
     return sum(bool(applies(node)) for node in order)
-
-
-def _carries(node: Node) -> bool:
-    return node.op != PARAMETER
 
 
 def depths(root: Node) -> dict[str, dict[int, int]]:

@@ -128,12 +128,7 @@ def assigned(
 
     ``known`` as in ``Composite.assign``.
     """
-    carrying: set[graph.Node] = set()
-    for node in order:
-        if node.op == graph.CONSTANT:
-            continue  # it knows the shape of its operand, not its value
-        if node.op == graph.INPUT or not carrying.isdisjoint(node.args):
-            carrying.add(node)
+    carrying = graph.live(order)
     ruled = [x for x in order if x in carrying and x.op not in (graph.INPUT, *graph.MOVES)]
     operations = [
         Operation(

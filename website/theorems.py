@@ -1,6 +1,6 @@
 """docs/THEOREMS.md with formulas, witnesses and derivations, decided while the site is built."""
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Sequence
 from functools import cache
 from html import escape
 
@@ -83,9 +83,5 @@ def displayed(step, names) -> str:
 
 def typeset(text: str) -> str:
     """The text as HTML, its formulas as MathML."""
-    return "".join(_typeset(text))
-
-
-def _typeset(text: str) -> Iterator[str]:
-    for formula, piece in pieces(text):
-        yield convert(piece) if formula else escape(piece.replace("->", "→"), quote=False)
+    html = lambda piece: escape(piece.replace("->", "→"), quote=False)
+    return "".join(convert(piece) if formula else html(piece) for formula, piece in pieces(text))

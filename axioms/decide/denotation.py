@@ -41,12 +41,6 @@ def _exponential(argument: sp.Expr) -> sp.Expr:
     return prod(factors, start=sp.Integer(1))
 
 
-def _maximum(argument: sp.Expr) -> sp.Expr:
-    """Writes max(2 a, 0) as 2 Max[a]: a positive factor is taken out of the maximum."""
-    size, rest = canonical(argument).as_content_primitive()
-    return size * sp.Symbol(f"Max[0, {rest}]")
-
-
 def _name(part: sp.Expr) -> sp.Expr:
     if part == sp.E:
         return named("exp", 1)
@@ -57,7 +51,8 @@ def _name(part: sp.Expr) -> sp.Expr:
     if part.is_NumberSymbol:
         return sp.Symbol(str(part))
     if isinstance(part, sp.Max) and part.args[0] == 0 and len(part.args) == 2:
-        return _maximum(part.args[1])
+        size, rest = canonical(part.args[1]).as_content_primitive()  # size > 0
+        return size * sp.Symbol(f"Max[0, {rest}]")
     return sp.Symbol(f"{part.func}[{', '.join(str(canonical(a)) for a in part.args)}]")
 
 

@@ -17,7 +17,7 @@ from typing import TypeAlias
 import sympy as sp
 from sympy import QQ, sring
 from sympy.core.evalf import PrecisionExhausted
-from sympy.polys.rings import PolyElement, PolyRing
+from sympy.polys.rings import PolyRing
 
 from lrp_axioms.axioms.decide.decisions import DIFFER_AT, IDENTICAL
 from lrp_axioms.axioms.decide.polynomials import is_zero
@@ -93,19 +93,15 @@ def lowest_terms(expression: sp.Expr) -> sp.Expr:
     """Reduces a rational function to lowest terms; a large expression is returned unchanged."""
     if expression.is_Rational or not is_rational_function(expression) or is_large(expression):
         return expression
-    above, below = _polynomials(*expression.as_numer_denom())
-    above, below = above.cancel(below)
+    above, below = expression.as_numer_denom()
+    ring = _ring(frozenset(above.free_symbols | below.free_symbols))
+    above, below = ring.from_expr(above).cancel(ring.from_expr(below))
     return above.as_expr() / below.as_expr()
-
-
-def _polynomials(*expressions: sp.Expr) -> list[PolyElement]:
-    """Converts expressions to polynomials of one ring, which is faster than `expand`."""
-    ring = _ring(frozenset().union(*(x.free_symbols for x in expressions)))
-    return [ring.from_expr(x) for x in expressions]
 
 
 @cache
 def _ring(symbols: frozenset[sp.Symbol]) -> PolyRing:
+    """Returns the ring of some symbols, whose polynomials are faster than ``expand``."""
     found, _ = sring([sp.S.One, *symbols], domain=QQ)
     return found
 

@@ -70,8 +70,8 @@ def disturbing(decision: str, answers: list[bool]) -> AbstractContextManager[Rec
     ``decision`` is the sort that counts, "identical" or "differ_at"; up to there every decision
     is answered as in the run before, whose answers these are.
     """
-    record = Record(answers=answers[::-1], instead=_disturb, disturbed=decision)
-    return recording(record)
+    unknown: Instead = lambda _name, _given, found: _times_unknown(found)
+    return recording(Record(answers=answers[::-1], instead=unknown, disturbed=decision))
 
 
 def replacing(
@@ -162,10 +162,6 @@ def noted(function: Callable[Arguments, Found]) -> Callable[Arguments, Found]:
 
 class Unknown(sp.Dummy):  # type: ignore[misc]  # SymPy has no types
     """A positive factor that nothing else has."""
-
-
-def _disturb(name: str, given: Mapping[str, Any], found: Any) -> Any:
-    return _times_unknown(found)
 
 
 def _times_unknown(found: Any) -> Any:

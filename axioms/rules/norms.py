@@ -29,13 +29,9 @@ def eps_of(node: Node) -> Number:
 
 def deviations(x: Matrix, *, norm_eps: Number) -> list[sp.Expr]:
     """sqrt(var(x) + norm_eps) of every row, with the variance over d channels."""
-    rows = [x[n, :] for n in range(x.rows)]
-    means = [sum(row) / sp.Integer(x.cols) for row in rows]
-    variances = [
-        sum((v - m) ** 2 for v in row) / sp.Integer(x.cols)
-        for row, m in zip(rows, means, strict=True)
-    ]
-    return [sp.sqrt(variance + norm_eps) for variance in variances]
+    means = [sum(x[n, :]) / sp.Integer(x.cols) for n in range(x.rows)]
+    centred = Matrix(*x.shape, lambda n, i: x[n, i] - means[n])
+    return root_mean_squares(centred, norm_eps=norm_eps)
 
 
 def centring(weight: Matrix, deviation: sp.Expr) -> Matrix:

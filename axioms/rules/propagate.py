@@ -84,13 +84,6 @@ def _constant(x: Matrix, fill: str, factor: Number = 1) -> Matrix:
     return sp.sympify(factor) * _filled(fill, *x.shape)
 
 
-def _product(operands: Sequence[Matrix]) -> Matrix:
-    value = operands[0]
-    for operand in operands[1:]:
-        value = value.multiply_elementwise(operand)
-    return value
-
-
 # kind -> value of a node, from the node and the values of its operands
 FORWARD: dict[str, Callable[..., Matrix]] = {
     TRANSPOSE: lambda node, x: x.T,
@@ -101,7 +94,7 @@ FORWARD: dict[str, Callable[..., Matrix]] = {
     kinds.SOFTMAX: lambda node, z: attention.softmax(z),
     kinds.READOUT: lambda node, a, v: a * v,
     kinds.BILINEAR: lambda node, *xs: reduce(matmul, xs),
-    kinds.PRODUCT: lambda node, *xs: _product(xs),
+    kinds.PRODUCT: lambda node, *xs: reduce(Matrix.multiply_elementwise, xs),
     kinds.LAYER_NORM: lambda node, x, w, b: norms.layer_norm(x, w, b, norm_eps=norms.eps_of(node)),
     kinds.RMS_NORM: lambda node, x, w: norms.rms_norm(x, w, norm_eps=norms.eps_of(node)),
     kinds.ACTIVATION: lambda node, x: x.applyfunc(activations.function_of(node)),

@@ -121,11 +121,6 @@ def shares(relevance: Matrix, z: Matrix, *, eps: Number, sign: Signs = None) -> 
     return Matrix(*z.shape, share)
 
 
-def nothing(node: Node, xs: Sequence[Matrix], r: Matrix, options: Options) -> Messages:
-    """No relevance to any operand."""
-    return tuple(sp.zeros(*x.shape) for x in xs)
-
-
 def pushed(visit: Visit) -> Matrix:
     """epsilon sign(z), entry by entry."""
     z, eps, sign = visit.z, visit.options["eps"], visit.options.get("sign")

@@ -65,7 +65,6 @@ class Cell:
     eps: str  # LIMIT or FINITE
     verdict: str
     witness: str = ""  # of a refutation: the graphs, the point, both explanations
-    why: str = ""  # the known obstacle to a proof, if the cell is open
     theorem: int = 0  # of a proof beyond the templates, for graphs that are prepared as a whole
 
 
@@ -117,7 +116,6 @@ def decide(
     rewrite: str,
     eps: str,
     *,
-    same: Decision = same_value,
     points_tried: int = TRIED,
     first: int = FIRST,
     attacks: int = ATTACKS,
@@ -127,9 +125,9 @@ def decide(
     Proved: on every template and for generic leaves and relevance, which a rule applied node by
     node composes to every graph.  A rule set that prepares the whole graph is also searched for
     witnesses in several contexts, and at best ``holds on the templates`` unless theorems 64 and 65
-    cover it: the templates alone say nothing of larger graphs.  ``same`` decides whether two
-    relevances are equal; its True is a proof.  ``first`` points are tried before the lemma,
-    ``points_tried`` after it failed, and ``attacks`` in wider shapes after it held.
+    cover it: the templates alone say nothing of larger graphs.  ``first`` points are tried
+    before the lemma, ``points_tried`` after it failed, and ``attacks`` in wider shapes after it
+    held.
     """
     cell = Cell(rule_set=rule_set.name, rewrite=rewrite, eps=eps, verdict=OPEN)
     templates = searched = EVERY_REWRITE[rewrite].templates
@@ -153,7 +151,7 @@ def decide(
             return found
         if all(
             _is_defined(rule_set, rewrite, template, number)
-            and _holds(rule_set, rewrite, template, generic_eps, same)
+            and _holds(rule_set, rewrite, template, generic_eps)
             for template in templates
         ):
             if witness := attack(rule_set, rewrite, eps, tries=attacks):
@@ -175,18 +173,16 @@ def _preserves(rewrite: str, template: Template) -> bool:
     )
 
 
-def _holds(
-    rule_set: RuleSet, rewrite: str, template: Template, eps: Number, same: Decision
-) -> bool:
+def _holds(rule_set: RuleSet, rewrite: str, template: Template, eps: Number) -> bool:
     """Decides the lemma at ``eps``, or at every eps if the rule is 0/0 at eps = 0."""
     try:
-        return lemma(rule_set, rewrite, template, eps, same=same)
+        return lemma(rule_set, rewrite, template, eps)
     except ZeroDivisionError:
         generic_eps, number = STABILISERS[FINITE]
         return (
             eps == 0
             and not search(rule_set, rewrite, template, number, tried=FIRST)
-            and lemma(rule_set, rewrite, template, generic_eps, same=same)
+            and lemma(rule_set, rewrite, template, generic_eps)
         )
 
 

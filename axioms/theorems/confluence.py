@@ -7,7 +7,8 @@ relevance at every epsilon.  Theorems 64 and 65 decide which rewrites leave them
 """
 
 from collections.abc import Callable, Iterable, Mapping, Sequence
-from functools import cache, lru_cache
+from functools import cache, lru_cache, reduce
+from operator import add
 from typing import TypeAlias
 
 import sympy as sp
@@ -15,7 +16,7 @@ import sympy as sp
 from lrp_axioms.axioms import kinds
 from lrp_axioms.axioms.decide.denotation import KEPT, same_value
 from lrp_axioms.axioms.decide.identity import identical
-from lrp_axioms.axioms.graph import CONSTANT, INPUT, Node, rebuild, topological
+from lrp_axioms.axioms.graph import CONSTANT, INPUT, Node, live, rebuild, topological
 from lrp_axioms.axioms.rules.propagate import LeafValues, evaluate
 
 Skeleton: TypeAlias = tuple[object, ...]
@@ -84,15 +85,6 @@ def regions(
     return found.get(root) or _number(values[root])
 
 
-def _live(root: Node) -> set[Node]:
-    """The nodes that an input reaches; a constant has the value of its shape alone."""
-    found: set[Node] = set()
-    for node in topological(root):
-        if node.op == INPUT or (node.op != CONSTANT and found.intersection(node.args)):
-            found.add(node)
-    return found
-
-
 def _add(one: Map, other: Map) -> None:
     for key, matrix in other.items():
         one[key] = one[key] + matrix if key in one else matrix
@@ -158,9 +150,7 @@ def _together(op: str, fixed: Sequence[sp.Matrix]) -> list[Skeleton]:
     """Fixed terms as their sum; fixed factors as how many they are, and their product."""
     if not fixed:
         return []
-    total = fixed[0]
-    for value in fixed[1:]:
-        total = total + value if op == kinds.ADD else total.multiply_elementwise(value)
+    total = reduce(add if op == kinds.ADD else sp.Matrix.multiply_elementwise, fixed)
     return [(len(fixed) if op == kinds.PRODUCT else FIXED, *_number(total))]
 
 
@@ -187,7 +177,7 @@ class _Sweeps:
     def split(self, root: Node) -> Split:
         root, known = rebuild(root, self._common), self.values
         if root not in self.splits:
-            known |= evaluate(root, self.point, blank=_live(root), known=known)
+            known |= evaluate(root, self.point, blank=live(topological(root)), known=known)
             self.splits[root] = _split(self.by(root, known, self.seen))
         return self.splits[root]
 

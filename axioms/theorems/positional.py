@@ -9,8 +9,7 @@ from collections.abc import Mapping
 
 import sympy as sp
 
-from lrp_axioms.axioms import kinds
-from lrp_axioms.axioms.graph import TRANSPOSE, Node, activation, leaf, linear
+from lrp_axioms.axioms.graph import TRANSPOSE, Node, activation, leaf, linear, scores
 
 POSITION = "position"
 
@@ -24,17 +23,13 @@ def position(name: str) -> Node:
     return leaf(f"{POSITION} {name}")
 
 
-def _scores(q: Node, k: Node) -> Node:
-    return Node(kinds.SCORES, (q, k))
-
-
 def absolute() -> Node:
     return leaf("x") + position("table")
 
 
 def biased_logits() -> Node:
     """Scores + a map of the table: features one per distance, the distance itself, or waves."""
-    return _scores(leaf("q"), leaf("k")) + linear(position("table"), "features")
+    return scores(leaf("q"), leaf("k")) + linear(position("table"), "features")
 
 
 def multiplied_weights() -> Node:
@@ -43,10 +38,10 @@ def multiplied_weights() -> Node:
 
 def mapped_logits() -> Node:
     """S + f(S, B), f of two layers over score and bias of each pair, one key per row."""
-    scores = Node(TRANSPOSE, (_scores(leaf("q"), leaf("k")),))
+    logits = Node(TRANSPOSE, (scores(leaf("q"), leaf("k")),))
     bias = Node(TRANSPOSE, (linear(position("table"), "features"),))
-    hidden = linear(scores, "inner S") + linear(bias, "inner B")
-    return scores + linear(activation("reciprocal", hidden), "outer")
+    hidden = linear(logits, "inner S") + linear(bias, "inner B")
+    return logits + linear(activation("reciprocal", hidden), "outer")
 
 
 def chain(steps: int) -> Node:
@@ -54,13 +49,13 @@ def chain(steps: int) -> Node:
     key = leaf("k")
     for step in range(steps):
         key = key + key @ position(f"step {step}")
-    return _scores(leaf("q"), key)
+    return scores(leaf("q"), key)
 
 
 def rotated(cos: Node, sin: Node) -> Node:
     """q cos + (a quarter turn of q) sin, then the scores of keys as they are."""
     q = leaf("q")
-    return _scores(q * cos + linear(q, "quarter turn") * sin, leaf("k"))
+    return scores(q * cos + linear(q, "quarter turn") * sin, leaf("k"))
 
 
 def rotary() -> Node:

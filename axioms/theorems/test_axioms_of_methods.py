@@ -23,9 +23,8 @@ import sympy as sp
 
 from lrp_axioms.axioms import kinds
 from lrp_axioms.axioms.decide.identity import generic, identical
-from lrp_axioms.axioms.rules.attention import softmax, taylor, value_only
 from lrp_axioms.axioms.rules.effects import leave_key_out, leave_one_out, mask_relevance
-from lrp_axioms.axioms.rules.products import bilinear_epsilon
+from lrp_axioms.axioms.theorems.test_bypassed_softmax import by_attnlrp, by_cp_lrp
 from lrp_axioms.axioms.theorems.test_product_rules import (
     LEFT,
     RIGHT,
@@ -58,25 +57,13 @@ Z = generic("z", 1, N)
 Row = Callable[[], sp.Matrix]
 
 
-def by_attnlrp(*, halved: bool) -> sp.Matrix:
-    """Relevance of a key's value plus its logit, by Eqs. 3 and 5 or by the gradient."""
-    a = softmax(Z, exp_z=E)
-    weights, values = bilinear_epsilon(a, V, a * V, eps=0)
-    both = values + taylor(Z, weights, exp_z=E)[0].T
-    return both if halved else 2 * both
-
-
-def by_value() -> sp.Matrix:
-    a = E / sum(E)
-    return value_only(a, V, a * V, eps=0)[1]
-
-
+by_value = partial(by_cp_lrp, E, V)
 nested_halves = partial(found, lambda x, z: sp.Rational(1, 2))
 METHODS: dict[str, tuple[Callable[..., list[sp.Expr]], Row]] = {
-    "AttnLRP": (nested_halves, partial(by_attnlrp, halved=True)),
+    "AttnLRP": (nested_halves, partial(by_attnlrp, Z, E, V)),
     "CP-LRP": (nested_halves, by_value),
     "CP-LRP, products merged": (merged, by_value),
-    "gradient x input": (everything_to_both, partial(by_attnlrp, halved=False)),
+    "gradient x input": (everything_to_both, lambda: 2 * by_attnlrp(Z, E, V)),
     "leave-one-out": (everything_to_both, partial(leave_key_out, E, V)),
     "mask relevance, gradient x input": (
         everything_to_both, partial(mask_relevance, E, V, sp.ones(1, 1))

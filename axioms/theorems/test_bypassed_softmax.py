@@ -24,6 +24,7 @@ from lrp_axioms.axioms.rules.effects import leave_key_out
 from lrp_axioms.axioms.rules.linear import add
 from lrp_axioms.axioms.rules.norms import held_deviation, layer_norm
 from lrp_axioms.axioms.rules.products import bilinear_epsilon
+from lrp_axioms.axioms.theorems.test_attention_loo import ROWS, C, N, by_value_only
 
 THEMES = {59: ["Softmax and attention"]}
 MEANINGS = {
@@ -33,16 +34,9 @@ MEANINGS = {
     "other way round.",
 }
 
-N = 3
-Z, E, V = generic("z", 1, N), generic("e", 1, N, positive=True), generic("v", N, 1)
-ROWS = [(Z[:, :n], E[:, :n], V[:n, :]) for n in (2, N)]
-"""Logits, exponentials and values: of two keys, one standing for any number, and of three."""
-C = sp.Symbol("c", real=True)  # of equal logits; its exponential drops out
-
 
 def by_cp_lrp(e, v):
-    a = e / sum(e)
-    return value_only(a, v, a * v, eps=0)[1]
+    return by_value_only(e / sum(e), v)
 
 
 def by_attnlrp(z, e, v):

@@ -32,7 +32,7 @@ import pytest
 import sympy as sp
 
 from lrp_axioms.axioms import kinds
-from lrp_axioms.axioms.graph import Node, attend, leaf, linear, parameter
+from lrp_axioms.axioms.graph import Node, activation, attend, leaf, linear, parameter, scores
 from lrp_axioms.axioms.rewrites.canonizers import canonize
 from lrp_axioms.axioms.rewrites.rewrites import (
     BESIDE,
@@ -60,20 +60,13 @@ PLAIN = next(rule_set for rule_set in RULE_SETS if rule_set.name == "AttnLRP")
 A, B, C, W, U, D, E = (*map(leaf, "abc"), *map(parameter, "mnde"))
 
 
-def _active(x):
-    return Node(kinds.ACTIVATION, (x,), attributes={"function": "tanh"})
-
-
 BIASES = (((), ()), ((D,), (E,)))  # of both layers
 HIDDEN = [
     linear(between(linear(A, W, *first)), U, *last)
     for first, last in BIASES
-    for between in (_active, lambda x: x)
+    for between in (partial(activation, "tanh"), lambda x: x)
 ]
-SCORES = [
-    Node(kinds.SCORES, (linear(A, W, *first), linear(B, U, *last)), attributes={"scale": 1})
-    for first, last in BIASES
-]
+SCORES = [scores(linear(A, W, *first), linear(B, U, *last)) for first, last in BIASES]
 NORM = Node(kinds.LAYER_NORM, (A, D, E), attributes={"norm_eps": 1})
 LEFT = {
     "duplicate neuron": HIDDEN,
@@ -83,10 +76,6 @@ LEFT = {
     "rescale Q and K": SCORES,
     "centre before LayerNorm": [NORM],
 }
-
-
-def scores(queries, keys):
-    return Node(kinds.SCORES, (queries, keys), attributes={"scale": 1})
 
 
 X = leaf("x")

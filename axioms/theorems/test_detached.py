@@ -20,6 +20,7 @@ Main statements
 """
 
 from collections.abc import Callable, Sequence
+from functools import reduce
 
 import pytest
 import sympy as sp
@@ -58,10 +59,7 @@ Detached = Callable[[Sequence[sp.Matrix], Held, sp.Matrix], sp.Matrix]
 
 
 def _entrywise(*factors: sp.Matrix) -> sp.Matrix:
-    value = factors[0]
-    for factor in factors[1:]:
-        value = value.multiply_elementwise(factor)
-    return value
+    return reduce(sp.Matrix.multiply_elementwise, factors)
 
 
 def _one_free(multiply: Callable[..., sp.Matrix], xs: Sequence[sp.Matrix], held: Held) -> sp.Matrix:

@@ -141,12 +141,6 @@ def test_which_one_is_closer_depends_on_length_and_direction():
         assert identical(shape(1, cosine, ratio), want)
 
 
-def errors_at(x, patch, s, t):
-    point = where((X, x), (PATCH, patch), (S, s), (T, t))
-    slope, held = squared_errors()
-    return slope, held, point
-
-
 @pytest.mark.theorem(
     57,
     "One of the gradient and the coefficients with the deviation held is at least as close to the "
@@ -154,11 +148,12 @@ def errors_at(x, patch, s, t):
     "refuted",
 )
 def test_either_of_the_gradient_and_the_held_deviation_can_be_closer(record_property):
-    for rows, sizes, closer in (
-        (([1, 1, 1], [2, 2, 2]), (1, 2), "gradient"),
-        (([1, 1, 5], [5, 1, 1]), (3, 3), "held"),
+    slope, held = squared_errors()
+    for values, closer in (
+        (([1, 1, 1], [2, 2, 2], 1, 2), "gradient"),
+        (([1, 1, 5], [5, 1, 1], 3, 3), "held"),
     ):
-        slope, held, point = errors_at(*rows, *sizes)
+        point = where(*zip((X, PATCH, S, T), values, strict=True))
         assert differ_at(slope, held, point)
         errors = {"gradient": value_at(slope, point), "held": value_at(held, point)}
         assert min(errors.values()) == 0 == errors[closer] < max(errors.values())

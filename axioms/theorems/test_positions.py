@@ -44,12 +44,8 @@ E = generic("e", 1, N, positive=True)  # exponentials of logits, independent of 
 C = sp.Symbol("c", real=True)
 
 
-def leaves(root):
-    return [node.name for node in topological(root) if node.op in LEAVES]
-
-
 def symbols(root):
-    names = leaves(root)
+    names = [node.name for node in topological(root) if node.op in LEAVES]
     return {name: generic(f"v{n}_", *positional.shape(name)) for n, name in enumerate(names)}
 
 

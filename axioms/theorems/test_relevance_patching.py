@@ -35,6 +35,7 @@ from lrp_axioms.axioms.rules.ledger import ledger
 from lrp_axioms.axioms.rules.propagate import RULES, evaluate, explain
 from lrp_axioms.axioms.theorems.test_conservation import DEVIATION, one_operation
 from lrp_axioms.axioms.theorems.test_conservation import same as same_logits
+from lrp_axioms.axioms.theorems.test_patching import estimate
 
 THEMES = {73: ["Softmax and attention", "Linear layers, sums and activations", "Norms"]}
 DERIVATIONS = {
@@ -148,11 +149,6 @@ def test_libragrad_is_cp_lrp_and_its_terms_of_biases_are_what_biases_absorb(kind
         bias = terms[2] if kind in (kinds.LINEAR, kinds.LAYER_NORM) else sp.Integer(0)
         assert same_value(sum(absorbed.values(), sp.Integer(0)), bias)
         assert same_value(sum(terms), z[j])
-
-
-def estimate(found, before, after):
-    """Relevance per unit of activation, times its change, over all entries."""
-    return sum(r / x * (x - p) for r, x, p in zip(found, before, after, strict=True))
 
 
 @pytest.mark.theorem(

@@ -25,7 +25,7 @@ from lrp_axioms.axioms import kinds
 from lrp_axioms.axioms.composites import ATTNLRP, CP_LRP, GRADIENT_X_INPUT, MAMBA_LRP, STABILISER
 from lrp_axioms.axioms.decide.denotation import denoted
 from lrp_axioms.axioms.decide.identity import differ_at, generic, identical
-from lrp_axioms.axioms.graph import Node, activation, leaf, linear
+from lrp_axioms.axioms.graph import Node, activation, leaf, linear, readout
 from lrp_axioms.axioms.rules.ledger import causes, ledger
 from lrp_axioms.axioms.rules.propagate import explain
 
@@ -42,23 +42,18 @@ TOKENS, STATES = 3, 2
 EPS, G = sp.Symbol("epsilon", positive=True), sp.Symbol("g", real=True)
 
 
-def held(by, x):
-    """A product by the selected matrix ``by``, which is held."""
-    return Node(kinds.READOUT, (by, x))
-
-
 def states(a, b, x):
     """h_t of every token, from the nodes of A, B and x by token."""
-    found = [held(b[0], x[0])]
+    found = [readout(b[0], x[0])]
     for t in range(1, len(x)):
-        found.append(held(a[t], found[-1]) + held(b[t], x[t]))
+        found.append(readout(a[t], found[-1]) + readout(b[t], x[t]))
     return found
 
 
 def recurrence():
     """The last output, with all of A, B, C and x as leaves."""
     a, b, x = ([leaf(f"{name}{t}") for t in range(TOKENS)] for name in "abx")
-    return held(leaf("c"), states(a, b, x)[-1])
+    return readout(leaf("c"), states(a, b, x)[-1])
 
 
 def weights(s):
@@ -72,8 +67,8 @@ def as_attention():
     for s in range(TOKENS):
         product, *rest = weights(s)
         for factor in rest:
-            product = held(product, factor)
-        terms.append(held(product, leaf(f"x{s}")))
+            product = readout(product, factor)
+        terms.append(readout(product, leaf(f"x{s}")))
     return Node(kinds.ADD, tuple(terms))
 
 
@@ -120,7 +115,7 @@ def test_the_held_recurrence_gives_every_token_what_it_adds():
 def test_stabilisers_alone_absorb_in_a_recurrence():
     root = recurrence()
     assert {cause for _, cause in causes(root, MAMBA_LRP)} == {STABILISER}
-    step = held(leaf("a"), leaf("h")) + held(leaf("b"), leaf("x"))
+    step = readout(leaf("a"), leaf("h")) + readout(leaf("b"), leaf("x"))
     names = {"a": (1, 1), "h": (1, 1), "b": (1, 1), "x": (1, 1)}
     at = {name: generic(name, *shape) for name, shape in names.items()}
     signs = {node: generic(f"s{k}_", 1, 1) for k, node in enumerate((step, *step.args))}
@@ -207,7 +202,7 @@ def block():
     v1 = active(linear(inner[1], "now") + linear(inner[0], "before"))
     v = [v0, v1]
     a, b = [None, active(linear(v1, "A"))], [linear(token, "B") for token in v]
-    y = held(linear(v1, "C"), states(a, b, v)[-1]) + linear(v1, "D")
+    y = readout(linear(v1, "C"), states(a, b, v)[-1]) + linear(v1, "D")
     return linear(y * active(linear(x[1], "gate")), "out")
 
 
@@ -254,7 +249,7 @@ def selective():
     """A held to be a leaf, and B and C linear in their token."""
     x = [leaf(f"x{t}") for t in range(2)]
     a, b = [None, leaf("a")], [linear(token, "B") for token in x]
-    return held(linear(x[1], "C"), states(a, b, x)[-1])
+    return readout(linear(x[1], "C"), states(a, b, x)[-1])
 
 
 @pytest.mark.theorem(
@@ -280,7 +275,7 @@ def test_gradient_x_input_counts_the_selection():
 )
 def test_a_token_that_acts_by_selection_alone_receives_nothing(record_property):
     x, u = sp.symbols("x u", positive=True)
-    root = held(linear(leaf("u"), "A"), held(leaf("b"), leaf("x")))
+    root = readout(linear(leaf("u"), "A"), readout(leaf("b"), leaf("x")))
     at = {"x": x, "u": u, "A": 1, "b": 1}
     found = explain(root, at, MAMBA_LRP)
     loo = denoted(root, at)[0] - denoted(root, {**at, "u": 0})[0]

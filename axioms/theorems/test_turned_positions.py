@@ -84,15 +84,13 @@ def test_a_chain_of_products_takes_a_half_with_every_step(steps, record_property
     record_property("method", "induction by theorem 7; up to 3 steps by cancel over generic steps")
 
 
-def turned(q, cos, sin, r, *, from_zero):
+def turned(q, cos, sin, r):
     """Relevance of q and of position from the relevance of the turned q.
 
-    ``from_zero``: q + q (cos - 1) + q' sin, so that position is the difference from angle 0.
+    It is q + q (cos - 1) + q' sin, so that position is the difference from angle 0.
     """
     other = sp.Matrix([[-q[1], q[0]]])
-    factors = [(q, cos - int(from_zero)), (other, sin)]
-    terms = [x * factor for x, factor in factors]
-    own, *parts = add(([q] if from_zero else [sp.zeros(1, 2)]) + terms, r, eps=0)
+    own, *parts = add([q, q * (cos - 1), other * sin], r, eps=0)
     halves = [equal_split(2, part) for part in parts]
     return sum(own) + sum(sum(h[0]) for h in halves), sum(sum(h[1]) for h in halves)
 
@@ -107,7 +105,7 @@ def turned(q, cos, sin, r, *, from_zero):
 def test_measured_from_angle_zero_rotary_position_vanishes_there():
     q, r = generic("q", 1, 2), generic("r", 1, 2)
     cos, sin = sp.symbols("cos sin", real=True)
-    of_q, of_position = turned(q, cos, sin, r, from_zero=True)
+    of_q, of_position = turned(q, cos, sin, r)
     assert identical(of_q + of_position, sum(r))
     assert identical(of_position.subs({cos: 1, sin: 0}), 0)
     assert not identical(of_position, 0)

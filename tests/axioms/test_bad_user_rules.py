@@ -1,5 +1,6 @@
 """A file of rules that cannot be judged is an error that names the line and the next step."""
 
+import re
 import subprocess
 
 import pytest
@@ -143,7 +144,6 @@ def test_a_file_that_gives_no_verdict_is_one_error(source, said, tmp_path):
 @pytest.mark.parametrize(("source", "said"), [
     ("import sys\nsys.exit(0)\n", ":3:SystemExit:0"),
     (f"{ENDLESS}\n", ": no verdict after 5 seconds; look for a loop without end"),
-    (PRODUCT + f"{ENDLESS}, R\n", ":2: mine: no verdict after 5 seconds; look for a loop"),
 ])  # fmt: skip
 def test_the_command_ends_a_file_or_a_rule_and_says_where(source, said, tmp_path, monkeypatch):
     started, popen = [], subprocess.Popen
@@ -173,4 +173,4 @@ def test_errors_are_told_together_once_all_other_rules_have_their_verdicts(tmp_p
         next(verdicts)
     ended, endless = str(error.value).splitlines()[1:]
     assert "rule_2: ended the process" in ended
-    assert "rule_3: no verdict after 5 seconds" in endless
+    assert re.search(r":\d+: rule_3: no verdict after 5 seconds; look for a loop", endless)

@@ -54,7 +54,7 @@ def ten():
     return page("10")
 
 
-@pytest.fixture
+@pytest.fixture(scope="module")
 def verdicts():
     """Every statement of the package, read from the files and not run."""
     return [
@@ -129,15 +129,11 @@ def test_only_the_statements_of_that_number_are_shown(ten):
 
 
 @pytest.mark.parametrize("number", NUMBERS)
-def test_no_line_is_longer_than_80_columns(number):
-    shown = text(as_page(number, TRICKY))
+def test_no_line_is_longer_than_80_columns_and_the_latex_is_well_formed(number):
+    page = as_page(number, TRICKY)
+    shown, source = text(page), latex(page)
     assert max(map(len, shown.splitlines())) <= 80
     assert shown.count("Derivation of") >= 1
-
-
-@pytest.mark.parametrize("number", NUMBERS)
-def test_the_latex_of_every_derivation_is_well_formed(number):
-    source = latex(as_page(number, TRICKY))
     check_latex(source)
     assert source.count(r"\item") == 5 * source.count("Derivation of")
 

@@ -13,6 +13,7 @@ from axioms.decide.signs import resolved, sign
 from axioms.own_rules.files import load
 from axioms.own_rules.rules import rule
 from axioms.own_rules.verdicts import OfGraphs, decisions, rewrites_of, verdict
+from axioms.pages.scoreboard import SHORT
 from axioms.rewrites.rewrites import REWRITES
 from axioms.scoreboard import scoreboard
 from axioms.scoreboard.witness import NEAR_0
@@ -33,14 +34,22 @@ from tests.support.own_rules import (
     with_bias,
     without_bias,
 )
+from tests.support.scoreboard import marks
 
 # Templates of several linear layers, which take most of the time: one rule for these is enough.
 WIDE = ("duplicate neuron", "permute neurons", "rescale Q and K", "permute channels of Q and K")
 
 
+COLUMNS = {"AttnLRP": "AttnLRP", "abs": "AttnLRP, abs split"}  # of these rules on the page
+VERDICTS = {mark: verdict for verdict, mark in SHORT.items()}
+
+
 @cache
 def known_cell(rule_set, name, eps):
-    return scoreboard.decide(rule_set, name, eps, points_tried=60)
+    """The verdict: on the page, which another test computes, or decided here."""
+    if rule_set.name in COLUMNS and name in REWRITES:
+        return VERDICTS[marks(COLUMNS[rule_set.name])[name][eps]]
+    return scoreboard.decide(rule_set, name, eps, points_tried=60).verdict
 
 
 @pytest.mark.parametrize("own", SAME_AS, ids=lambda own: f"{own.kind}: {own.name}")
@@ -52,8 +61,7 @@ def test_a_rule_of_the_project_gets_the_verdicts_of_the_scoreboard(own):
         if own in (without_bias, positive) and name in WIDE:
             continue
         limit, finite = (
-            known_cell(SAME_AS[own], name, eps).verdict
-            for eps in (scoreboard.LIMIT, scoreboard.FINITE)
+            known_cell(SAME_AS[own], name, eps) for eps in (scoreboard.LIMIT, scoreboard.FINITE)
         )
         found = verdict(own, name).status
         if finite == scoreboard.PROVED:

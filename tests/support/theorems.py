@@ -1,11 +1,14 @@
 """The theorems of the package, as their files state them."""
 
+from functools import cache
+
 from axioms.evidence.prove import Verdict, numbered
 from axioms.evidence.statements import ROOT, claims, files
 
 FILES = files()
 
 
+@cache
 def stated():
     """Every statement as its file states it, with its label; nothing is run."""
     unknown = dict.fromkeys(("witness", "method", "points", "ran", "error"), "")
