@@ -135,7 +135,9 @@ class _Graphs:
                 list(self.plain(model, batch, readout))
             relevance, logits = self._graph(model, kind, batch.facts, inputs)(*inputs.values())
         rows = Rows(logits, None)
-        (chosen,) = _one_row(readout).choose(rows).targets
+        # Logits hold only the explained row.
+        targets = [replace(each, row=torch.zeros_like(each.row)) for each in readout.targets]
+        (chosen,) = replace(readout, targets=targets).choose(rows).targets
         yield Found(relevance, chosen.target, chosen.of(rows), {})
 
     def _graph(
@@ -207,12 +209,6 @@ class _Traced:
 
     def of(self, rows: Rows) -> Tensor:
         return wide(rows.logits).gather(1, self.target[:, None])[:, 0]
-
-
-def _one_row(readout: Readout) -> Readout:
-    """Returns ``readout`` for logits that hold only the explained row."""
-    targets = [replace(each, row=torch.zeros_like(each.row)) for each in readout.targets]
-    return replace(readout, targets=targets)
 
 
 def _serves(graph: GraphModule) -> Serves:

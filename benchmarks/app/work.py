@@ -26,7 +26,6 @@ from lrp_axioms.benchmarks.commands.generated import prompts
 from lrp_axioms.benchmarks.sources.faults import some
 from lrp_axioms.benchmarks.sources.models import EMBEDDED, HEADS, Classifier
 from lrp_axioms.numeric.evaluation.correlation import pearson
-from lrp_axioms.numeric.generation.result import html
 from lrp_axioms.numeric.methods.catalogue import METHODS, WITH_LEMMAS
 from lrp_axioms.numeric.models.facts import facts_of
 from lrp_axioms.numeric.results.render import LEAST, legend
@@ -217,7 +216,7 @@ def written(loaded: Classifier, asked: Asked, count: str) -> str:
         options |= {"method": asked.methods[0]}
         found = explain_generation(loaded.model, loaded.tokenizer, prompt_of(text), **options)
     said = [f"{note[:1].upper()}{note[1:]}." for note in notes]
-    return html(replace(found, model=loaded.name), asked.unit, said)
+    return replace(found, model=loaded.name).html(asked.unit, said)
 
 
 def python(loaded: Classifier, asked: Asked) -> str:

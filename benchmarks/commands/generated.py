@@ -95,9 +95,7 @@ def explain(
             from lrp_axioms.benchmarks.commands.cutting import cut_prompt
             from lrp_axioms.benchmarks.commands.explained import each, hint_to_quote, note_unknown
             from lrp_axioms.benchmarks.sources import models
-            from lrp_axioms.numeric.generation.result import html as page
 
-            models.check_device(device)
             with hint_to_quote([name, *texts]):
                 loaded = models.load(name, device=device, writes=True, dtype=dtype)
         note_unknown(loaded, [*texts, options["contrast"] or "", reply or ""])
@@ -121,7 +119,7 @@ def explain(
     found = [replace(x, model=title) for x in found]
     notes = [[CUT] if text != part else [] for text, part in zip(texts, kept, strict=True)]
     pages = [*zip(found, notes * len(methods), strict=True)]
-    wrote = write_each("--html", html, pages, lambda x: page(x[0], by, x[1]).encode())
+    wrote = write_each("--html", html, pages, lambda x: x[0].html(by, x[1]).encode())
     found = [x if by == "token" else x.by(by) for x in found]
     wrote += write_each("--png", png, found, lambda x: x.png())
     facts = [{"text": x} | _facts(y) for x, y in zip(texts * len(methods), found, strict=True)]

@@ -19,7 +19,6 @@ from lrp_axioms.numeric.engine.blocks import outside
 from lrp_axioms.numeric.engine.entries import of_tokens
 from lrp_axioms.numeric.methods.amplification import amplified
 from lrp_axioms.numeric.methods.image_relevance import by_patch
-from lrp_axioms.numeric.methods.lrp import read
 from lrp_axioms.numeric.methods.options import composite_of
 from lrp_axioms.numeric.models.batches import Batch
 from lrp_axioms.numeric.models.inputs import prepare
@@ -93,7 +92,7 @@ def _by_token(
     whole = [torch.from_numpy(r) for r in arrived]
     entries = [entry for entry, _ in captured.entries]
     of_token = of_tokens(entries, whole, batch.texts)
-    relevance: np.ndarray = read(of_token, torch.ones_like(of_token)).numpy()[0]
+    relevance: np.ndarray = of_token.sum(dim=-1).numpy()[0]
     patches = by_patch(entries, whole, 1).numpy()[0] if batch.mixed else None
     return relevance, patches
 

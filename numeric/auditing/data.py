@@ -72,7 +72,7 @@ def plain(audit: Audit, subject: Subject, *, worst: int = 10) -> dict[str, Any]:
             {"name": leaf.name, "role": leaf.attributes["role"], "relevance": float(r.sum())}
             for leaf, r in audit.ledger.leaves.items()
         ],
-        "operations": [_operation(number, line) for line, number in _number_lines(audit)],
+        "operations": [_operation(number, line) for number, line in enumerate(audit.ledger.lines)],
         "worst": [numbers[line.node] for line in audit.worst(worst)],
         "verdicts": [_verdict(verdict, numbers) for verdict in audit.verdicts],
         "structure": _structure(audit.structure),
@@ -83,10 +83,6 @@ def absorbed(line: ledgers.Line) -> dict[str, float]:
     """Returns absorbed relevance by cause, the numerical rest included."""
     named = {cause_of(line, cause): amount for cause, amount in line.absorbed.items()}
     return named | {ledgers.NUMERICAL: line.numerical}
-
-
-def _number_lines(audit: Audit) -> Iterator[tuple[ledgers.Line, int]]:
-    return zip(audit.ledger.lines, range(len(audit.ledger.lines)), strict=True)
 
 
 def _operation(number: int, line: ledgers.Line) -> dict[str, Any]:

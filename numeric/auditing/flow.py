@@ -105,7 +105,8 @@ def _stage(stage: Mapping[str, Any], x: Scale, y: float) -> Row:
     for cause in seen:
         after = level - stage["absorbed"][cause]
         lane = y + len(steps) * LANE
-        steps.append(_step(cause, shown[cause], x(level), x(after), lane))
+        left, width = _rectangle(x(level), x(after))
+        steps.append(Step(cause=cause, shown=shown[cause], x=left, y=lane, width=max(width, 1)))
         level = after
     return Row(
         name=stage["name"],
@@ -116,11 +117,6 @@ def _stage(stage: Mapping[str, Any], x: Scale, y: float) -> Row:
         steps=tuple(steps),
         numbers=(arrived, signed(float(arrived) - float(passed)), passed),
     )
-
-
-def _step(cause: str, shown: str, start: float, end: float, y: float) -> Step:
-    left, width = _rectangle(start, end)
-    return Step(cause=cause, shown=shown, x=left, y=y, width=max(width, 1))
 
 
 def _rectangle(a: float, b: float) -> tuple[float, float]:

@@ -42,7 +42,7 @@ def call(
     def function(*xs: Tensor) -> Tensor:
         new = list(kept)
         for k, x in zip(taken, xs, strict=True):
-            new[k] = _lay_out(x, strides) if strides else x
+            new[k] = torch.empty_strided(x.shape, strides, dtype=x.dtype).copy_(x) if strides else x
         args, kwargs = tree_unflatten(new, nesting)
         if inplace:
             args = (args[0].clone(), *args[1:])
@@ -52,10 +52,6 @@ def call(
         return out
 
     return function, nodes
-
-
-def _lay_out(x: Tensor, strides: Sequence[int]) -> Tensor:
-    return torch.empty_strided(x.shape, strides, dtype=x.dtype).copy_(x)
 
 
 def counts(x: object) -> bool:

@@ -107,16 +107,17 @@ def _scaling(draft: Draft, running: Running) -> Node:
 
 def _add(draft: Draft, running: Running) -> Node:
     (row, _), out = running.operands(), running.out
-    terms = [_Term(x) for x in row[:2]]
+    terms, signs = row[:2], [1, 1]
     if running.call.role == does.SUBTRACT:
-        terms[running.call.name != "rsub"].sign = -1
-    terms[1].sign *= running.kwargs.get("alpha", 1)
-    fixed = [x.sign * x.x for x in terms if not reached((x.x,))]
+        signs[running.call.name != "rsub"] = -1
+    signs[1] *= running.kwargs.get("alpha", 1)
+    pairs = list(zip(terms, signs, strict=True))
+    fixed = [sign * x for x, sign in pairs if not reached((x,))]
     hides = not running.rising and any(map(is_mask, fixed))
-    of = [_term(draft, running, term) for term in terms]
-    if not reached((terms[0].x,)):
+    of = [_term(draft, running, *pair) for pair in pairs]
+    if not reached((terms[0],)):
         of.reverse()
-    by_rule = running.kind or (running.rising and not any(is_number(term.x) for term in terms))
+    by_rule = running.kind or (running.rising and not any(map(is_number, terms)))
     exact = hides or not by_rule
     found = draft.make(kinds.ADD, of, out.shape, exact=exact)
     nothing = out.detach() == 0
@@ -127,13 +128,7 @@ def _add(draft: Draft, running: Running) -> Node:
     return draft.make(MOVE, (found,), out.shape, map=kept)
 
 
-class _Term:
-    def __init__(self, x: Any) -> None:
-        self.x, self.sign = x, 1
-
-
-def _term(draft: Draft, running: Running, term: _Term) -> Node:
-    x, sign = term.x, term.sign
+def _term(draft: Draft, running: Running, x: Any, sign: float) -> Node:
     if not reached((x,)):
         fixed = x if sign == 1 else sign * x
         if not running.rising or is_number(x):

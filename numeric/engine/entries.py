@@ -14,8 +14,7 @@ from lrp_axioms.numeric.engine.calls import Call, Use
 from lrp_axioms.numeric.engine.marks import TOKEN_TYPE, exchanged, is_number, mark, marked
 from lrp_axioms.numeric.engine.operations import ADD, CAST, DIVIDE, LINEAR, MOVE, MULTIPLY, SUBTRACT
 from lrp_axioms.numeric.engine.protocol import Handler, Rules
-
-PIXELS = "pixel_values"
+from lrp_axioms.numeric.models.batches import PIXELS, first_map
 
 
 @dataclass(eq=False)
@@ -157,7 +156,7 @@ class Entries:
         main = getattr(model, "main_input_name", "")
         takes = signature(model.forward).parameters if main else ()
         self.pixels = main == PIXELS or PIXELS in takes
-        self.words = _words(model) if "input_ids" in takes or not self.pixels else None
+        self.words = first_map(model) if "input_ids" in takes or not self.pixels else None
         self.types = _types(model) if typed else ()
         self.first: Tensor | None = None  # weights of the first map of pixels
         self.all: list[Entry] = []
@@ -283,14 +282,6 @@ def _put(word: Tensor, where: Any, value: Any) -> Tensor:
     word = word.clone()
     word[where] = value.detach() if isinstance(value, Tensor) else value
     return word
-
-
-def _words(model: Any) -> nn.Module | None:
-    try:
-        found: nn.Module = model.get_input_embeddings()
-    except (AttributeError, NotImplementedError):  # models without such a module
-        return None
-    return found
 
 
 def _types(model: nn.Module) -> list[nn.Module]:

@@ -136,10 +136,10 @@ def unpack(model: Model) -> Model:
     for path in linear:
         module = twin.get_submodule(path)
         weight = Packed.of(module, module.forward)
-        patches.set_attribute(module, "forward", partial(_linear, weight, module))
+        vars(module)["forward"] = partial(_linear, weight, module)
     for path in functions:
         module = twin.get_submodule(path)
-        patches.set_attribute(module, "forward", _look_up(FUNCTIONS, module)())
+        vars(module)["forward"] = _look_up(FUNCTIONS, module)()
     return twin
 
 

@@ -28,7 +28,6 @@ from lrp_axioms.numeric.models.checks import own_failures
 from lrp_axioms.numeric.models.inputs import prepare
 from lrp_axioms.numeric.spelling import did_you_mean
 from lrp_axioms.numeric.targets import Label, Target
-from lrp_axioms.numeric.targets.naming import resolve_names
 from lrp_axioms.numeric.targets.readout import Readout
 
 MOST = 2**16  # limit of tokens, subsets and samples: each takes a copy of a text
@@ -106,10 +105,9 @@ def evaluate(
             rows = readout.run(model, batch.arguments())
             readout = readout.choose(rows)
             logit = readout.targets[0].of(rows)
-        known = resolve_names(model, readout.head, target, tokenizer, [])
         trial = TextTrial(
             maps=maps, present=present & ~kept, logit=logit, top=top, subsets=subsets, seed=seed,
-            model=model, batch=batch, target=known, readout=readout, samples=samples, memory=memory,
+            model=model, batch=batch, readout=readout, samples=samples, memory=memory,
             fixed=kept,
         )  # fmt: skip
         return _measured(trial, wanted)

@@ -3,7 +3,6 @@
 import itertools
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
-from typing import Any
 
 import numpy as np
 import torch
@@ -12,7 +11,6 @@ from transformers import PreTrainedModel
 
 from lrp_axioms.numeric.engine.blocks import outside
 from lrp_axioms.numeric.methods.masking import masked_logits
-from lrp_axioms.numeric.methods.memory_budget import AUTO
 from lrp_axioms.numeric.models.batches import Batch
 from lrp_axioms.numeric.targets import Label, Target
 from lrp_axioms.numeric.targets.readout import Readout
@@ -41,59 +39,31 @@ class Curve:
         return (self.logits[:, :1] - self.logits).nanmean(dim=1)
 
 
-def perturbation_curve(
-    model: PreTrainedModel,
-    batch: Batch,
-    relevance: Tensor,
-    target: Label | Target,
-    *,
-    order: str,
-    **options: Any,
-) -> Curve:
-    """Computes one curve of ``perturbation_curves``.
-
-    relevance: (example, token)   target: (example,)   order: "morf" or "lerf"
-    """
-    return perturbation_curves(model, batch, [relevance], target, orders=(order,), **options)[0][0]
-
-
 def perturbation_curves(
     model: PreTrainedModel,
     batch: Batch,
     relevances: Sequence[Tensor],
     target: Label | Target,
     *,
-    orders: Sequence[str] = tuple(ORDERS),
-    fixed: Tensor | None = None,
     chunk: int = 1,
-    batch_size: int = 128,
-    memory: int | str = AUTO,
 ) -> list[list[Curve]]:
     """Returns the target logit while chunks of tokens are masked in order of relevance.
 
-    relevances: maps of (example, token)   target: (example,)   -> by map, by order
+    relevances: maps of (example, token)   target: (example,)   -> by map, by order in ``ORDERS``
     A chunk is ``chunk`` neighbouring tokens and has the sum of their relevance (Appendix B.1.2:
     16 for IMDB).  All tokens take part, [CLS] and [SEP] too; the curve ends when one chunk is
-    left, because attention over no token at all is not defined.  Tokens where ``fixed``, (example,
-    token), is True stay and take no part.  Ties keep the order of the text.
+    left, because attention over no token at all is not defined.  Ties keep the order of the text.
     Equal copies in several curves run once; copies of all texts, maps, orders and steps run
-    together, as ``batch_size`` and ``memory`` (``masking``) allow.
-    Raises ValueError for no map, no or an unknown order, and a map that does not fit.
+    together, as memory (``masking``) allows.
+    Raises ValueError for no map, and a map that does not fit.
     """
 
-    here = batch.attention_mask == 1
-    fixed = torch.zeros_like(here) if fixed is None else fixed
-
     def run(example: Tensor, keep: Tensor) -> Tensor:
-        keep = keep | fixed[example]
         readout = Readout.of(model, batch, [target])
         with outside():  # copies run without the rules of an enclosing block
-            found = masked_logits(
-                model, batch, example, keep, readout, batch_size=batch_size, memory=memory
-            )
-        return found[:, 0]
+            return masked_logits(model, batch, example, keep, readout, batch_size=128)[:, 0]
 
-    return curves(here & ~fixed, relevances, run, orders=orders, chunk=chunk)
+    return curves(batch.attention_mask == 1, relevances, run, chunk=chunk)
 
 
 def curves(
@@ -101,21 +71,14 @@ def curves(
     relevances: Sequence[Tensor],
     run: Callable[[Tensor, Tensor], Tensor],
     *,
-    orders: Sequence[str] = tuple(ORDERS),
     chunk: int = 1,
 ) -> list[list[Curve]]:
     """Returns the curves of maps over ``present``, (example, token), as ``perturbation_curves``.
 
     ``run`` returns the number of copies of ``example``, (copy,), that keep (copy, token) alone.
     """
-    if not len(relevances) or not orders:
-        raise ValueError(
-            f"{len(relevances)} maps and {len(orders)} orders: pass at least one map of (example, "
-            f"token), and some of {', '.join(ORDERS)}"
-        )
-    for order in orders:
-        if order not in ORDERS:
-            raise ValueError(f"order={order!r}: pass one of {', '.join(ORDERS)}")
+    if not len(relevances):
+        raise ValueError("0 maps: pass at least one map of (example, token)")
     if not isinstance(chunk, int) or chunk < 1:
         raise ValueError(f"chunk={chunk!r}: pass a whole number of tokens, at least 1")
     chunk = min(chunk, present.shape[1])  # a longer chunk only adds zeros
@@ -124,14 +87,14 @@ def curves(
     steps = torch.arange(int(count.max()), device=present.device)
     example, step = (steps < count).nonzero(as_tuple=True)
     keeps = []
-    for relevance, order in itertools.product(relevances, orders):
+    for relevance, falling in itertools.product(relevances, ORDERS.values()):
         if relevance.shape != present.shape or not relevance[present].isfinite().all():
             raise ValueError(
                 f"relevance of shape {tuple(relevance.shape)} for a batch of "
                 f"{tuple(present.shape)}: pass one finite value per token"
             )
         grouped = _cut_chunks(relevance * present, chunk).sum(dim=2)
-        step_of = _removal_step(grouped, occupied, falling=ORDERS[order])
+        step_of = _removal_step(grouped, occupied, falling=falling)
         step_of = step_of.repeat_interleave(chunk, dim=1)[:, : present.shape[1]]  # by token
         keeps.append(present[example] & (step_of[example] > step[:, None]))
     first, copy = _find_distinct(example.repeat(len(keeps)), torch.cat(keeps))
@@ -139,7 +102,7 @@ def curves(
     logits = values.new_full((len(keeps), len(present), len(steps)), torch.nan)
     logits[:, example, step] = values[copy].unflatten(0, (len(keeps), -1))
     found = map(Curve, logits)
-    return [[next(found) for _ in orders] for _ in relevances]
+    return [[next(found) for _ in ORDERS] for _ in relevances]
 
 
 def _find_distinct(example: Tensor, keep: Tensor) -> Iterator[Tensor]:

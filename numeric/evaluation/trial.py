@@ -3,6 +3,7 @@
 from abc import ABC, abstractmethod
 from collections.abc import Mapping
 from dataclasses import dataclass
+from functools import partial
 from typing import Any
 
 import numpy as np
@@ -11,11 +12,11 @@ from numpy.typing import ArrayLike
 from torch import Tensor
 from transformers import PreTrainedModel
 
-from lrp_axioms.numeric.evaluation.perturbation import Curve, perturbation_curves
+from lrp_axioms.numeric.engine.blocks import outside
+from lrp_axioms.numeric.evaluation.perturbation import Curve, curves
 from lrp_axioms.numeric.methods.loo import leave_one_out
 from lrp_axioms.numeric.methods.masking import masked_logits
 from lrp_axioms.numeric.models.batches import Batch
-from lrp_axioms.numeric.targets import Label, Target
 from lrp_axioms.numeric.targets.readout import Readout
 
 Map = Tensor | ArrayLike
@@ -60,13 +61,11 @@ class Trial(ABC):
 class TextTrial(Trial):
     """Measures tokens, which the attention mask hides.
 
-    target: as of ``attribute``   readout: where it is read
-    fixed: (batch, token) True at tokens that no copy loses
+    readout: where the target is read   fixed: (batch, token) True at tokens that no copy loses
     """
 
     model: PreTrainedModel
     batch: Batch
-    target: Label | Target
     readout: Readout
     samples: int
     memory: int | str
@@ -76,10 +75,8 @@ class TextTrial(Trial):
         size, copies, _ = keep.shape
         device = self.batch.device
         example = torch.arange(size, device=device).repeat_interleave(copies)
-        flat = torch.as_tensor(keep | self.fixed[:, None], device=device).flatten(0, 1)
-        found = masked_logits(
-            self.model, self.batch, example, flat, self.readout, batch_size=128, memory=self.memory
-        )
+        flat = torch.as_tensor(keep, device=device).flatten(0, 1)
+        found = self._run(example, flat)
         return found.numpy(force=True).astype(np.float64).reshape(size, copies)
 
     def without_each(self) -> np.ndarray:
@@ -88,10 +85,14 @@ class TextTrial(Trial):
 
     def curves(self) -> list[list[Curve]]:
         maps = [torch.as_tensor(x, device=self.batch.device) for x in self.maps.values()]
-        fixed = torch.as_tensor(self.fixed, device=self.batch.device)
-        return perturbation_curves(
-            self.model, self.batch, maps, self.target, fixed=fixed, memory=self.memory
-        )
+        return curves(torch.as_tensor(self.present, device=self.batch.device), maps, self._run)
+
+    def _run(self, example: Tensor, keep: Tensor) -> Tensor:
+        """Returns the numbers of copies of ``example`` that see (copy, token) alone, and fixed."""
+        keep = keep | torch.as_tensor(self.fixed, device=keep.device)[example]
+        run = partial(masked_logits, batch_size=128, memory=self.memory)
+        with outside():  # copies run without the rules of an enclosing block
+            return run(self.model, self.batch, example, keep, self.readout)[:, 0]
 
     def chance(self, row: int, number: int = 0) -> np.random.Generator:
         ids = self.batch.ids[row][self.batch.attention_mask[row] == 1]

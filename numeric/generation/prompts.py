@@ -14,8 +14,9 @@ from lrp_axioms.numeric.generation.segments import Place, find_messages, find_se
 from lrp_axioms.numeric.models.batches import DECODER, SOUND
 from lrp_axioms.numeric.models.facts import facts_of
 from lrp_axioms.numeric.models.inputs import check_ids
-from lrp_axioms.numeric.models.texts import CHAT, ids_once, is_chat, tokenized
+from lrp_axioms.numeric.models.texts import CHAT, ids_once, is_chat
 from lrp_axioms.numeric.spelling import text_fault
+from lrp_axioms.numeric.targets.naming import text_ids
 
 
 class Prompt(NamedTuple):
@@ -93,7 +94,8 @@ def _ids(tokenizer: PreTrainedTokenizerBase, text: Any, name: str, *, special: b
     """Returns the ids of a text with at least one token, given as a text or as ids."""
     if isinstance(text, str):
         fault = text_fault(text) if text.strip() else None
-        ids = [] if fault else _read_once(tokenizer, text, special=special)
+        read = ids_once if special else text_ids
+        ids = [] if fault else read(tokenizer, text)
     else:
         fault, ids = None, _list_ids(text)
     if fault or not ids or not all(type(x) is int for x in ids):
@@ -112,12 +114,6 @@ def text_of_chat(tokenizer: PreTrainedTokenizerBase, messages: Any) -> str:
     answers = messages[-1].get("role") == "assistant"
     how: dict[str, Any] = {"continue_final_message" if answers else "add_generation_prompt": True}
     return str(tokenizer.apply_chat_template(messages, tokenize=False, **how))
-
-
-def _read_once(tokenizer: PreTrainedTokenizerBase, text: str, *, special: bool) -> list[int]:
-    if special:
-        return ids_once(tokenizer, text)
-    return list(tokenized(tokenizer, text, add_special_tokens=False)["input_ids"])
 
 
 def _list_ids(ids: Any) -> list[Any]:

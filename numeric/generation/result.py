@@ -177,17 +177,41 @@ class Generation:
         said = f"In logits; {SCALES} {render.LEGEND.replace('the class', 'it')}"
         yield Text(f"{SHARES}; {SCALES}" if self.shares else said, style="dim")
 
-    def html(self, unit: str = "token") -> str:
+    def html(self, unit: str = "token", notes: Iterable[str] = ()) -> str:
         """Returns a self-contained page with the relevance of all tokens for each written one.
 
-        It opens on tokens, or on the ``unit`` "word", "sentence" or "segment".
+        It opens on tokens, or on the ``unit`` "word", "sentence" or "segment"; every text in it is
+        escaped, and ``notes`` are shown below the legend.
         Raises ValueError for another unit.
         """
-        return html(self, unit)
+        template = files("lrp_axioms.numeric.generation").joinpath("page.html").read_text("utf-8")
+        names = [*UNITS] + ["segment"] * bool(self.segments)
+        maps = {"token": self} | {name: self.by(name) for name in names}
+        if unit not in maps:
+            raise ValueError(f"unit={unit!r}: pass one of {', '.join(maps)}")
+        facts = {name: _facts(each) for name, each in maps.items()}
+        return (
+            Environment(autoescape=True)
+            .from_string(template)
+            .render(
+                title=title(self),
+                legend=f"{SHARES}." if self.shares else LEGEND,
+                made=render.made(self.model, self.method, {}),
+                notes=[*filter(None, notes)],
+                maps=facts,
+                opened=unit,
+                data={"maps": facts, "scale": self.scale, "opened": unit, "least": render.LEAST},
+                **render.fixed(template),
+            )
+        )
 
     def png(self) -> bytes:
-        """Draws the heat map as a picture."""
-        return png(self)
+        """Draws the heat map as PNG, one row per written token; negative relevance has a dot."""
+        each = f"{self.method}: why each token was written"
+        said = title(self) if self.shares or self.contrast is not None else each
+        legend = PICTURE.replace(SIGNS, f"{SHARES}.") if self.shares else PICTURE
+        made, split = render.made(self.model, self.method, {}), self.source or self.first
+        return pictures.maps([heat_map(self)], title=said, legend=legend, made=made, split=split)
 
     def _repr_html_(self) -> str:
         # A frame, because the page has a style and a script of its own.
@@ -238,33 +262,6 @@ def heat_map(found: Generation) -> LayerMap:
     return _Triangle("", tuple(map(shown, found.written)), context, values)
 
 
-def html(found: Generation, unit: str = "token", notes: Iterable[str] = ()) -> str:
-    """Returns a self-contained page that opens on a unit; every text in it is escaped.
-
-    ``notes`` are shown below the legend.
-    """
-    template = files("lrp_axioms.numeric.generation").joinpath("page.html").read_text("utf-8")
-    names = [*UNITS] + ["segment"] * bool(found.segments)
-    maps = {"token": found} | {name: found.by(name) for name in names}
-    if unit not in maps:
-        raise ValueError(f"unit={unit!r}: pass one of {', '.join(maps)}")
-    facts = {name: _facts(each) for name, each in maps.items()}
-    return (
-        Environment(autoescape=True)
-        .from_string(template)
-        .render(
-            title=title(found),
-            legend=f"{SHARES}." if found.shares else LEGEND,
-            made=made(found),
-            notes=[*filter(None, notes)],
-            maps=facts,
-            opened=unit,
-            data={"maps": facts, "scale": found.scale, "opened": unit, "least": render.LEAST},
-            **render.fixed(template),
-        )
-    )
-
-
 def _facts(found: Generation) -> dict[str, Any]:
 
     def rounded(x: Tensor) -> list[float]:
@@ -279,18 +276,3 @@ def _facts(found: Generation) -> dict[str, Any]:
         "residual": None if found.shares else rounded(found.residual),
         "probability": None if found.probability is None else rounded(found.probability),
     }
-
-
-def png(found: Generation) -> bytes:
-    """Draws the heat map as PNG, one row per written token; negative relevance has a dot."""
-    each = f"{found.method}: why each token was written"
-    said = title(found) if found.shares or found.contrast is not None else each
-    legend = PICTURE.replace(SIGNS, f"{SHARES}.") if found.shares else PICTURE
-    split = found.source or found.first
-    return pictures.maps(
-        [heat_map(found)], title=said, legend=legend, made=made(found), split=split
-    )
-
-
-def made(found: Generation) -> str:
-    return render.made(found.model, found.method, {})

@@ -1,7 +1,7 @@
 """Leave-One-Out of a few tokens: mask relevance chooses them, and estimates all others."""
 
 import math
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Sequence
 
 import torch
 from torch import Tensor
@@ -56,7 +56,7 @@ def budgeted_loo(
     found = list(mask_relevance(model, batch, texts.readout, heads=True))
     wide = texts.starts.dtype
     guess = torch.stack([x.relevance for x in found]).to(wide)
-    flow = torch.stack([flow_of(x.details) for x in found]).to(wide)
+    flow = torch.stack([x.details["heads"].abs().sum(dim=(1, 2)) for x in found]).to(wide)
     tokens, words = guess.shape[2], texts.words.expand(len(found), -1, -1)
     next_token = texts.readout.head == heads.NEXT
     if next_token:
@@ -82,11 +82,6 @@ def budgeted_loo(
     ):
         details = {"by_token": by_token, "passes": exact.sum(dim=1), "error": unsure}
         yield Found(own, each.target, logit, details)
-
-
-def flow_of(details: Mapping[str, Tensor]) -> Tensor:
-    """Returns the flow, (batch, token), from the "heads" of mask relevance."""
-    return details["heads"].abs().sum(dim=(1, 2))
 
 
 def _check(budget: int | None, tolerance: float | None) -> None:

@@ -36,7 +36,7 @@ class Checkpointed(Propagation):
         super().__init__(twin, composite, eps=eps)
         for path in paths:
             layer = twin.get_submodule(path)
-            patches.set_attribute(layer, "forward", partial(self._run, path, layer.forward))
+            vars(layer)["forward"] = partial(self._run, path, layer.forward)
 
     def _run(self, path: str, forward: Callable[..., Any], *args: Any, **kwargs: Any) -> Any:
         parts, form = tree_flatten((args, kwargs))

@@ -16,7 +16,7 @@ from lrp_axioms.numeric.engine.calls import Use
 from lrp_axioms.numeric.engine.entries import of_tokens
 from lrp_axioms.numeric.engine.marks import Function
 from lrp_axioms.numeric.engine.protocol import Rules
-from lrp_axioms.numeric.methods.lrp import check_gradient, read
+from lrp_axioms.numeric.methods.lrp import check_gradient
 from lrp_axioms.numeric.models.batches import Batch
 from lrp_axioms.numeric.targets.readout import Found, Readout
 
@@ -53,7 +53,7 @@ def gim(
         cs = torch.autograd.grad(
             logit.sum(), [x.embedding for x in entries], retain_graph=logit is not logits[-1]
         )
-        relevance = read(words, of_tokens(entries, list(cs), batch.texts))
+        relevance = (words * of_tokens(entries, list(cs), batch.texts)).sum(dim=-1)
         yield Found(relevance, each.target, logit.detach(), {})
 
 

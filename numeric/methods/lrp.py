@@ -118,7 +118,7 @@ def lrp(
             every = share == "embedding"
             relevance = position_shares.of_tokens(shares) if every else shares["word"]
         else:
-            relevance = read(parts[share], c)
+            relevance = (parts[share] * c).sum(dim=-1)
         yield Found(relevance, each.target, logit.detach(), details)
 
 
@@ -148,11 +148,3 @@ def check_gradient(model: PreTrainedModel, x: Tensor, on: str = "words") -> None
 def check_share(share: object) -> None:
     if share not in SHARES:
         raise ValueError(f"share={share!r}: pass one of {', '.join(SHARES)}")
-
-
-def read(part: Tensor, c: Tensor) -> Tensor:
-    """Returns relevance of every token, (batch, token), or of an image's positions, row by row.
-
-    ``part`` is the explained part of the embedding, and ``c`` the gradient there.
-    """
-    return (part * c).sum(dim=-1)

@@ -90,15 +90,8 @@ def _relevance(model: PreTrainedModel, batch: Batch, readout: Readout, hidden: T
     of_copies: dict[str, Any] = batch.copies(example)
     of_copies["attention_mask"] = of_copies["attention_mask"] * ~hidden
     (chosen,) = readout.targets
-    chosen = replace(
-        chosen,
-        row=chosen.row[example],
-        label=chosen.label[example],
-        present=None if chosen.present is None else chosen.present[example],
-    )
-    (found,) = mask_relevance(
-        model, replace(batch, **of_copies), replace(readout, targets=[chosen])
-    )
+    readout = replace(readout, targets=[chosen.only(example)])
+    (found,) = mask_relevance(model, replace(batch, **of_copies), readout)
     return found.relevance.detach() * ~hidden
 
 

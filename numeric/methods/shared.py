@@ -11,7 +11,7 @@ from transformers import DynamicCache, PreTrainedModel
 from lrp_axioms.numeric.models import families
 from lrp_axioms.numeric.models.batches import Batch
 from lrp_axioms.numeric.models.identity import is_stock
-from lrp_axioms.numeric.models.patches import set_attribute, twin
+from lrp_axioms.numeric.models.patches import twin
 from lrp_axioms.numeric.targets.chosen import Rows
 from lrp_axioms.numeric.targets.readout import Readout
 
@@ -143,10 +143,10 @@ def reuse(kept: Whole, *, projections: bool) -> Callable[[Tensor, Tensor], None]
     """
     place: list[Tensor] = []
     if kept.last is not None:
-        kept.last.register_forward_pre_hook(_first_row)
+        kept.last.register_forward_pre_hook(lambda _, args: tuple(x[:, :1] for x in args))
     for module, table in kept.first.items() if projections else ():
         gather: Callable[..., Tensor] = lambda _, table=table: table[place[0][:, None], place[1]]
-        set_attribute(module, "forward", gather)
+        vars(module)["forward"] = gather
 
     def at(where: Tensor, columns: Tensor) -> None:
         place[:] = where, columns
@@ -163,10 +163,6 @@ def first_keys(cache: DynamicCache | None, where: Tensor, tokens: int) -> Dynami
     for number, layer in enumerate(layers):
         taken.update(layer.keys[where, :, :tokens], layer.values[where, :, :tokens], number)
     return taken
-
-
-def _first_row(_: nn.Module, args: tuple[Tensor, ...]) -> tuple[Tensor, ...]:
-    return tuple(x[:, :1] for x in args)
 
 
 def _first_projections(model: nn.Module) -> set[nn.Module]:

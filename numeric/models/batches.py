@@ -173,7 +173,7 @@ def odd_tensor(name: str, x: Tensor) -> str | None:
     return None
 
 
-def first_map(model: PreTrainedModel) -> nn.Module | None:
+def first_map(model: Any) -> nn.Module | None:
     """Returns the lookup of words or the map of pixels, of models that declare one."""
     try:
         found = model.get_input_embeddings()

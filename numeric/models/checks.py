@@ -41,7 +41,7 @@ def check_model(model: nn.Module) -> Modules:
 def check_code(model: nn.Module) -> None:
     """Raises ValueError unless the code of ``model`` can be seen and is one at every run."""
     if not isinstance(model, nn.Module):
-        raise ValueError(_no_model(model))
+        raise ValueError(no_model(model))
     if problems := list(_code_problems(modules_of(model))):
         raise ValueError("\n".join(problems))
 
@@ -63,7 +63,7 @@ def modules_of(model: object) -> Modules:
 def model_problems(model: object, modules: Modules) -> Iterator[str]:
     """Yields the problems of a model, all of whose modules are ``modules``."""
     if not isinstance(model, PreTrainedModel):
-        yield _no_model(model)
+        yield no_model(model)
         return
     yield from config_problems(model)
     yield from _code_problems(modules)
@@ -80,7 +80,7 @@ def check_no_wrapper(model: nn.Module) -> None:
     """Raises ValueError for a module around a Transformers model, whose words it does not name."""
     around = not isinstance(model, PreTrainedModel)
     if around and any(isinstance(x, PreTrainedModel) for _, x in modules_of(model)):
-        raise ValueError(_no_model(model))
+        raise ValueError(no_model(model))
 
 
 def split_object(model: Any, tokenizer: Any) -> tuple[Any, Any, list[nn.Module]]:
@@ -116,13 +116,7 @@ def open_object(model: Any, tokenizer: Any) -> tuple[Any, Any]:
     return inside, tokenizer
 
 
-def check_is_model(model: object) -> None:
-    """Raises ValueError unless ``model`` is a Transformers model, not a module around one."""
-    if not isinstance(model, PreTrainedModel):
-        raise ValueError(_no_model(model))
-
-
-def _no_model(model: Any) -> str:
+def no_model(model: Any) -> str:
     said = f"model is a {type(model).__name__}; pass "
     inside = next((p for p, m in modules_of(model) if isinstance(m, PreTrainedModel)), None)
     if inside is None:

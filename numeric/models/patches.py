@@ -52,7 +52,7 @@ def twin(model: Model) -> Model:
         vars(other)["_modules"] = {
             name: None if x is None else twins.get(x) for name, x in children
         }
-        if replaces(module):
+        if "forward" in vars(module):
             vars(other).update({name: _move_to_twin(x, twins) for name, x in vars(other).items()})
     return cast(Model, twins[model])
 
@@ -75,11 +75,6 @@ def _freeze(parameter: nn.Parameter | None) -> nn.Parameter | None:
     return nn.Parameter(parameter, requires_grad=False)
 
 
-def replaces(module: nn.Module) -> bool:
-    """Decides whether a module runs another forward than its class's."""
-    return "forward" in vars(module)
-
-
 def is_of_transformers(hook: object) -> bool:
     return getattr(hook, "__module__", "") in OF_TRANSFORMERS
 
@@ -87,17 +82,13 @@ def is_of_transformers(hook: object) -> bool:
 def is_altered(model: nn.Module) -> bool:
     """Decides whether a hook or a replaced forward may change a model's results."""
     return any(
-        replaces(module)
+        "forward" in vars(module)
         or any(
             not is_of_transformers(hook)
             for hook in (*module._forward_pre_hooks.values(), *module._forward_hooks.values())
         )
         for module in model.modules()
     )
-
-
-def set_attribute(module: nn.Module, name: str, value: object) -> None:
-    vars(module)[name] = value
 
 
 def change_output(module: nn.Module, change: Callable[[Any], Any]) -> RemovableHandle:
@@ -110,25 +101,19 @@ def change_input(module: nn.Module, change: Callable[[Any], Any]) -> RemovableHa
     return module.register_forward_pre_hook(lambda _m, args: (change(args[0]), *args[1:]))
 
 
-def set_option(module: nn.Module, option: str, value: object, configs: dict[int, object]) -> None:
-    """Sets an option of one module, and leaves its config object as it is.
-
-    Setting it on the config, the official way, would change every model that shares the config.
-    ``configs`` keeps the changed copies by the identity of their originals.
-    """
-    own = module.config
-    if id(own) not in configs:
-        configs[id(own)] = copy.copy(own)
-        setattr(configs[id(own)], option, value)
-    vars(module)["config"] = configs[id(own)]
-
-
 def set_everywhere(modules: Iterable[nn.Module], option: str, value: object) -> None:
-    """Sets an option of all ``modules`` whose config has it."""
-    configs: dict[int, object] = {}
+    """Sets an option of all ``modules`` whose config has it; their config objects stay as they are.
+
+    Setting it on a config, the official way, would change every model that shares the config.
+    """
+    copies: dict[int, Any] = {}  # by the identity of their originals
     for module in modules:
-        if hasattr(vars(module).get("config"), option):
-            set_option(module, option, value, configs)
+        own = vars(module).get("config")
+        if hasattr(own, option):
+            if id(own) not in copies:
+                copies[id(own)] = copy.copy(own)
+                setattr(copies[id(own)], option, value)
+            vars(module)["config"] = copies[id(own)]
 
 
 def attention_implementation(modules: Iterable[nn.Module], name: str) -> None:

@@ -10,7 +10,7 @@ from typing import Any
 from torch import Tensor, nn
 from transformers import PreTrainedModel, PreTrainedTokenizerBase
 
-from lrp_axioms.numeric.models.checks import check_is_model
+from lrp_axioms.numeric.models.checks import no_model
 from lrp_axioms.numeric.models.facts import facts_of
 from lrp_axioms.numeric.spelling import text_fault
 from lrp_axioms.numeric.warning import warn_caller
@@ -28,7 +28,8 @@ def check_order(model: object, tokenizer: object) -> None:
             f"model is a {type(model).__name__} and tokenizer a {type(tokenizer).__name__}; pass "
             "the model first, and then its tokenizer"
         )
-    check_is_model(model)
+    if not isinstance(model, PreTrainedModel):
+        raise ValueError(no_model(model))
     check_tokenizer(tokenizer)
 
 

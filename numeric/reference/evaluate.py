@@ -81,28 +81,6 @@ def _linear_messages(
     return [rule(*xs[:2], bias, r, eps=eps)]
 
 
-def _scores_messages(
-    node: Node,
-    rule: Callable[..., Sequence[np.ndarray]],
-    xs: Sequence[np.ndarray],
-    r: np.ndarray,
-    eps: float,
-) -> Sequence[np.ndarray]:
-    return rule(*xs, node.attributes["scale"], r, eps=eps)
-
-
-def _softmax_messages(
-    node: Node, rule: Callable[..., np.ndarray], xs: Sequence[np.ndarray], r: np.ndarray, eps: float
-) -> Sequence[np.ndarray]:
-    return [rows(node, rule(rows(node, xs[0]), rows(node, r), eps=eps))]
-
-
-def _layer_norm_messages(
-    node: Node, rule: Callable[..., np.ndarray], xs: Sequence[np.ndarray], r: np.ndarray, eps: float
-) -> Sequence[np.ndarray]:
-    return [rule(*xs, node.attributes["norm_eps"], r, eps=eps)]
-
-
 def _rms_norm_messages(
     node: Node, rule: Callable[..., np.ndarray], xs: Sequence[np.ndarray], r: np.ndarray, eps: float
 ) -> Sequence[np.ndarray]:
@@ -113,12 +91,12 @@ def _rms_norm_messages(
 MESSAGES: dict[str, Callable[..., Sequence[np.ndarray]]] = {
     kinds.LINEAR: _linear_messages,
     kinds.ADD: lambda node, rule, xs, r, eps: rule(unmask(xs), r, eps=eps),
-    kinds.SCORES: _scores_messages,
-    kinds.SOFTMAX: _softmax_messages,
+    kinds.SCORES: lambda n, rule, xs, r, eps: rule(*xs, n.attributes["scale"], r, eps=eps),
+    kinds.SOFTMAX: lambda n, rule, xs, r, eps: [rows(n, rule(rows(n, xs[0]), rows(n, r), eps=eps))],
     kinds.READOUT: lambda node, rule, xs, r, eps: rule(*xs, r, eps=eps),
     kinds.BILINEAR: lambda node, rule, xs, r, eps: rule(*xs, r, eps=eps),
     kinds.PRODUCT: lambda node, rule, xs, r, eps: rule(xs, r, eps=eps),
-    kinds.LAYER_NORM: _layer_norm_messages,
+    kinds.LAYER_NORM: lambda n, rule, xs, r, eps: [rule(*xs, n.attributes["norm_eps"], r, eps=eps)],
     kinds.RMS_NORM: _rms_norm_messages,
     kinds.ACTIVATION: lambda node, rule, xs, r, eps: [rule(*xs, r, eps=eps)],
 }

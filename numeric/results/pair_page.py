@@ -3,7 +3,6 @@
 from collections.abc import Sequence
 from typing import ClassVar
 
-import numpy as np
 from jinja2 import Environment
 from markupsafe import Markup
 
@@ -74,6 +73,4 @@ class Pairs(LayerMap):
         "of both."
     )
     summed: ClassVar[bool] = False
-
-    def tops(self) -> np.ndarray:
-        return np.asarray(np.abs(self.values).max(keepdims=True))
+    axis: ClassVar[int | None] = None

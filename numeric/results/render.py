@@ -117,10 +117,11 @@ class LayerMap:
     legend: ClassVar[str] = LAYERS
     heading: ClassVar[str] = "Layers of "
     summed: ClassVar[bool] = True
+    axis: ClassVar[int | None] = 0  # along which one size has the full colour; None: both
 
     def tops(self) -> np.ndarray:
         """Returns the sizes that have the full colour: (1, column), the largest of each column."""
-        return np.asarray(np.abs(self.values).max(axis=0, keepdims=True))
+        return np.asarray(np.abs(self.values).max(axis=self.axis, keepdims=True))
 
     def shades(self) -> np.ndarray:
         """Returns the colour of every cell, (token, column, 3)."""

@@ -3,7 +3,6 @@
 from dataclasses import dataclass, replace
 from typing import ClassVar, Self
 
-import numpy as np
 from torch import Tensor
 from torch.nn.functional import pad
 from transformers import PreTrainedTokenizerBase
@@ -82,6 +81,4 @@ class _Pairs(LayerMap):
         "Rows: tokens of text a; columns: tokens of text b; one scale for all. (absorbed): what no "
         "token of the other text takes of a token's relevance; the last line adds up columns."
     )
-
-    def tops(self) -> np.ndarray:
-        return np.asarray(np.abs(self.values).max(keepdims=True))
+    axis: ClassVar[int | None] = None

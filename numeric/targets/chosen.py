@@ -77,7 +77,7 @@ class Chosen:
         return Chosen(**{name: x.to(device) for name, x in parts.items()})
 
     def only(self, kept: Tensor) -> "Chosen":
-        """Returns the target of the examples where ``kept``, (batch,), is True."""
+        """Returns the target of the examples ``kept``: (batch,) True or False, or their numbers."""
         present = None if self.present is None else self.present[kept]
         return replace(self, row=self.row[kept], label=self.label[kept], present=present)
 
@@ -112,7 +112,8 @@ def place_target(
         faults += _unmet_demands(model, head, term)
         row = _row(model, head, batch, term, faults, mask)
         if term.label is OWN and ids is not None:
-            label = _own_tokens(ids, row)
+            # The next token; a row after the text is refused elsewhere.
+            label = ids.gather(1, (row + 1).clamp(0, ids.shape[1] - 1)[:, None])[:, 0].long()
         else:
             label = _fill(term.label, size, device)
         rows.append(row)
@@ -130,12 +131,6 @@ def place_target(
 def _fill(numbers: Any, size: int, device: torch.device) -> Tensor:
     numbers = PREDICTED if numbers is None else 0 if numbers is OWN else numbers
     return torch.tensor(numbers, device=device).expand(size)
-
-
-def _own_tokens(ids: Tensor, row: Tensor) -> Tensor:
-    """Returns the token after each row in the text; a row after the text is refused elsewhere."""
-    following = (row + 1).clamp(0, ids.shape[1] - 1)
-    return ids.gather(1, following[:, None])[:, 0].long()
 
 
 def _unmet_demands(model: PreTrainedModel, head: str, term: Term) -> Iterator[str]:

@@ -108,14 +108,9 @@ Results = tuple[list[Result], list[Target]]
 
 
 def _classes(pipe: Pipeline, found: Any, _: object) -> Results:
-    results, numbers = _flatten(found), _numbers(pipe)
-    return results, [logit(numbers[x["label"]]) for x in results]
-
-
-def _numbers(pipe: Pipeline) -> Mapping[str, int]:
-    """Returns numbers by label of a classifier."""
     numbers: Any = pipe.model.config.label2id
-    return dict(numbers)
+    results = _flatten(found)
+    return results, [logit(numbers[x["label"]]) for x in results]
 
 
 def _tags(pipe: Pipeline, found: Any, fed: dict[str, Any]) -> Results:
@@ -124,7 +119,8 @@ def _tags(pipe: Pipeline, found: Any, fed: dict[str, Any]) -> Results:
 
 def _tag(pipe: Pipeline, found: Result, fed: dict[str, Any]) -> Target:
     if "index" in found:
-        return logit(_numbers(pipe)[found["entity"]], at=found["index"])
+        numbers: Any = pipe.model.config.label2id
+        return logit(numbers[found["entity"]], at=found["index"])
     first, end = found["start"], found["end"]
     if first is None:
         raise ValueError(

@@ -1,1 +1,0 @@
-"""Small networks of the experiments, with their own rules: attention without softmax."""
