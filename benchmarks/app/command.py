@@ -35,7 +35,6 @@ def serve(
             from lrp_axioms.benchmarks.app.server import Server, application
             from lrp_axioms.benchmarks.sources import models
 
-            models.check_device(device)
             loaded = models.load(model, device=device, dtype=dtype)
         token, listening = secrets.token_urlsafe(24), listen(port)
         port = listening.getsockname()[1]

@@ -3,6 +3,7 @@
 import asyncio
 import json
 import logging
+import secrets
 import threading
 from asyncio import CancelledError, Future
 from collections.abc import AsyncIterator, Awaitable, Callable
@@ -24,12 +25,12 @@ from starlette.responses import (
     StreamingResponse,
 )
 from starlette.routing import Route
+from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
 from lrp_axioms.axioms.composites import UnassignedOperation
 from lrp_axioms.axioms.extras import MissingLibrary
 from lrp_axioms.benchmarks.app import proofs, work
 from lrp_axioms.benchmarks.app.asked import Asked
-from lrp_axioms.benchmarks.app.guard import Guard
 from lrp_axioms.benchmarks.commands.advice import of_page
 from lrp_axioms.benchmarks.sources.models import Classifier
 from lrp_axioms.numeric.auditing.page import page as page_of_audit
@@ -41,12 +42,51 @@ FAULTS = (ValueError, UnassignedOperation, MissingLibrary, ClientDisconnect)
 MOST = 200_000  # bytes of a request
 ENDED = "the program has ended; start it again"
 THREADS = 16  # answers at once, also for readers who have left
+HEADERS = {
+    b"cache-control": b"no-store",
+    b"referrer-policy": b"no-referrer",
+    b"x-content-type-options": b"nosniff",
+    b"cross-origin-resource-policy": b"same-origin",
+    b"x-frame-options": b"DENY",
+}
 Start = Callable[[Callable[[], Any]], Future[Any]]
 Endpoint = Callable[[Request], Awaitable[Response]]
 
 
 class LeftError(Exception):
     """The reader has closed the page, or asked something else."""
+
+
+class Guard:
+    """Refuses other hosts and origins, and requests without the token; adds headers."""
+
+    def __init__(self, app: ASGIApp, token: str, hosts: frozenset[str]) -> None:
+        self.app, self.token, self.hosts = app, token, hosts
+
+    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
+        if scope["type"] != "http":
+            return await self.app(scope, receive, send)
+
+        async def with_headers(message: Message) -> None:
+            if message["type"] == "http.response.start":
+                message["headers"] = [*message["headers"], *HEADERS.items()]
+            await send(message)
+
+        if fault := self._fault(Request(scope)):
+            response = PlainTextResponse(f"{fault}\n", status_code=403)
+            return await response(scope, receive, with_headers)
+        return await self.app(scope, receive, with_headers)
+
+    def _fault(self, request: Request) -> str:
+        host, origin = request.headers.get("host", ""), request.headers.get("origin")
+        if host not in self.hosts:
+            return "this page is for its own address alone"
+        if origin is not None and origin != f"http://{host}":
+            return "another page asked; open the address that the terminal shows"
+        given = request.headers.get("x-token") or request.query_params.get("token", "")
+        if not secrets.compare_digest(given.encode(), self.token.encode()):
+            return "the token is missing or wrong; open the address that the terminal shows"
+        return ""
 
 
 def application(loaded: Classifier, token: str, port: int) -> Starlette:

@@ -78,7 +78,6 @@ def attribute(
             chosen = names_of("--method", method or ["attnlrp"], METHODS)
             place = cluster.engine(engine, address=address, device=device)
             device = "cpu" if place.device else device or "cpu"  # here, the first text is tried
-            models.check_device(device)
             classifier = models.load(model, device=device, dtype=dtype)
     with mendable(f"--output {output}"):
         about = {"methods": chosen, "name": Path(file).name, "output": output}

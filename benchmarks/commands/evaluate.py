@@ -40,7 +40,6 @@ def evaluate(
             from lrp_axioms.benchmarks.sources import models
 
             maps = faithfulness.read(file)
-            models.check_device(device)
             classifier = models.load(model, device=device, dtype=dtype)
         measures = measure or tuple(faithfulness.MEASURES)
         result = faithfulness.judge(

@@ -160,7 +160,6 @@ def explain(
             from lrp_axioms.benchmarks.sources import models
             from lrp_axioms.numeric.models.places import numbered_layers
 
-            models.check_device(device)
             with hint_to_quote(words):
                 loaded = models.load(model, device=device, dtype=dtype)
         note_unknown(loaded, texts)

@@ -103,7 +103,6 @@ def interactions(
             from lrp_axioms.numeric.pairs import interactions as interactions_of
             from lrp_axioms.numeric.results.words import named_units
 
-            models.check_device(device)
             with explained.hint_to_quote(words):
                 loaded = models.load(model, device=device, dtype=dtype)
         explained.note_unknown(loaded, texts)

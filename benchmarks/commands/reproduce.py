@@ -96,7 +96,6 @@ def reproduce(
 
         place = cluster.engine(engine, address=address, device=device)
         device = "cpu" if place.device else device or "cpu"  # here, the first text is tried
-        models.check_device(device)
         if output.is_file():
             raise ValueError(f"--output {output} is a file; pass a folder")
         wanted = experiments.choose_tables(tables)

@@ -74,9 +74,8 @@ def explain_texts(
         output,
         row.record() | about,
         chain([first], divided),
-        runner.Task(
-            partial(explain_block, row, classifier, about["device"]), partial(_tally, most)
-        ),
+        partial(explain_block, row, classifier, about["device"]),
+        tally=partial(_tally, most),
         engine=engine,
         track=track,
     )

@@ -12,8 +12,7 @@ import torch
 from lrp_axioms import attribute
 from lrp_axioms.benchmarks.experiments import text
 from lrp_axioms.benchmarks.experiments.record import Request
-from lrp_axioms.benchmarks.running.threads import one_thread
-from lrp_axioms.benchmarks.running.timing import alternate, random_text
+from lrp_axioms.benchmarks.running.timing import alternate, one_thread, random_text
 from lrp_axioms.numeric.methods.catalogue import METHODS, ONE_PASS
 from lrp_axioms.numeric.methods.memory_budget import bytes_kept
 from lrp_axioms.numeric.models.facts import facts_of

@@ -23,8 +23,7 @@ from lrp_axioms.benchmarks.experiments.rows import MASK, Row, Variant
 from lrp_axioms.benchmarks.names import ON_TEXTS
 from lrp_axioms.benchmarks.running import runner
 from lrp_axioms.benchmarks.running.blocks import block
-from lrp_axioms.benchmarks.running.threads import one_thread
-from lrp_axioms.benchmarks.running.timing import alternate
+from lrp_axioms.benchmarks.running.timing import alternate, one_thread
 from lrp_axioms.benchmarks.running.workers import IN_PROCESS, Engine, Track, untracked
 from lrp_axioms.benchmarks.sources.data import Texts
 from lrp_axioms.benchmarks.sources.models import Classifier
@@ -95,7 +94,7 @@ def run(
         output / row.name,
         row.record() | about,
         _in_blocks(classifier, data),
-        runner.Task(measured),
+        measured,
         engine=engine,
         track=track,
     )

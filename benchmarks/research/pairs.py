@@ -12,7 +12,7 @@ from pathlib import Path
 import numpy as np
 
 from lrp_axioms import interactions
-from lrp_axioms.benchmarks.running.threads import one_thread
+from lrp_axioms.benchmarks.running.timing import one_thread
 from lrp_axioms.benchmarks.sources import data, models
 from lrp_axioms.numeric.evaluation.correlation import bootstrap_mean
 

@@ -13,9 +13,8 @@ from tokenizers.processors import TemplateProcessing
 from torch.nn.functional import cross_entropy
 from transformers import LlamaConfig, LlamaForCausalLM, PreTrainedTokenizerFast
 
-from lrp_axioms.benchmarks.experiments.causes.examples import DISTANCES, examples
-from lrp_axioms.benchmarks.experiments.causes.language import ID, TASKS, VOCABULARY
-from lrp_axioms.benchmarks.research.sentences import sentence
+from lrp_axioms.benchmarks.experiments.causes.examples import DISTANCES, draw, examples
+from lrp_axioms.benchmarks.experiments.causes.language import ID, KIND, TASKS, VOCABULARY, answer
 
 SEED, STEPS, BATCH, RATE = 0, 8000, 64, 1e-3
 WARM, TOGETHER = 100, 8  # steps until the full rate; batches that are drawn together
@@ -23,6 +22,7 @@ SHORT, GROWN = 0.15, 0.4  # size of the first prompts; share of the steps until 
 OTHER = 0.02  # weight of words that are no answers: most are random
 EVERY = 250  # steps, then tasks are drawn again in proportion to their wrong answers
 LEAST = 0.15  # added to every task's share, so that no task is forgotten
+LONGEST = 62  # words of a sentence
 HELD_OUT = 10**6  # the seed of the accuracy's prompts
 
 
@@ -57,6 +57,55 @@ def network(seed: int = SEED, words: int = len(VOCABULARY)) -> LlamaForCausalLM:
         eos_token_id=ID["</s>"],
     )
     return LlamaForCausalLM(config)
+
+
+def sentence(task: str, rng: random.Random, *, size: float = 1.0) -> tuple[list[str], set[int]]:
+    """Draws a prompt, its answer, further questions about its text, a full stop, and the end.
+
+    Returns the words and the positions of all answers among them.
+    """
+    example = draw(task, rng, size=size)
+    words, answers = [*example.words, example.answer], {len(example.words)}
+    for asked, of in FURTHER.get(task, lambda *_: ())(example, rng):
+        if len(words) + len(asked) > LONGEST:
+            break
+        words += [*asked, of]
+        answers.add(len(words) - 1)
+    return [*words, ".", "</s>"], answers
+
+
+def _of_others(example, rng):
+    """Asks about all other words of the question's kind in the text."""
+    *text, _, asked = example.words
+    others = [word for word in text if KIND.get(word) == KIND[asked] and word != asked]
+    rng.shuffle(others)
+    for word in others:
+        yield [word], answer(example.task, (*text, ";", word))
+
+
+def _copied_on(example, _rng):
+    """Yields the words after the answer: each in turn has a known successor in the text."""
+    *listed, _ = example.words
+    rest = listed[max(example.carriers) + 1 :]
+    return (([], word) for word in rest)
+
+
+def _closed_on(example, _rng):
+    """Yields the brackets that close the text after the answer."""
+    text, closing = example.words[:-1], example.answer
+    while closing:
+        text = (*text, closing)
+        if closing := answer("brackets", (*text, ";")):
+            yield [], closing
+
+
+FURTHER = {
+    "recall": _of_others,
+    "induction": _copied_on,
+    "brackets": _closed_on,
+    "negation": _of_others,
+}
+"""Task -> further questions about the text of an example, each with its answer."""
 
 
 def batches(rng: random.Random, size: int, steps: int, shares: dict[str, float]):
@@ -119,13 +168,13 @@ def learn(model, ids, weights, optimizer, schedule) -> torch.Tensor:
     return loss
 
 
-def descent(model, steps: int, rate: float):
-    """Returns AdamW and its schedule: a short rise to ``rate``, then a line to 0."""
+def descent(model, steps: int, rate: float, *, decay: float = 0.1, warm: float = WARM):
+    """Returns AdamW and its schedule: a rise to ``rate`` in ``warm`` steps, then a line to 0."""
     matrices = [x for x in model.parameters() if x.ndim > 1]
     others = [x for x in model.parameters() if x.ndim == 1]
-    groups = [{"params": matrices, "weight_decay": 0.1}, {"params": others, "weight_decay": 0.0}]
+    groups = [{"params": matrices, "weight_decay": decay}, {"params": others, "weight_decay": 0.0}]
     optimizer = torch.optim.AdamW(groups, lr=rate, betas=(0.9, 0.98))
-    pace = lambda step: min((step + 1) / WARM, 1 - step / steps)
+    pace = lambda step: min((step + 1) / warm, 1 - step / steps)
     return optimizer, torch.optim.lr_scheduler.LambdaLR(optimizer, pace)
 
 

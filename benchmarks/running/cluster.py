@@ -24,7 +24,15 @@ SECONDS = 5  # until a silent cluster counts as absent, and between looks for ne
 
 
 def engine(name: str, *, address: str | None = None, device: str | None = None) -> Engine:
-    """Returns the engine "local" or "ray"; ValueError for another name, or a useless address."""
+    """Returns the engine "local" or "ray", the Ray cluster at ``address``.
+
+    ``address``: None starts a cluster on this machine.
+    ``device``: None takes the GPUs of the cluster if it has any, one per worker, else its CPUs,
+    one thread per worker.  Sums on CPUs then agree bit for bit with one thread of this process on
+    the same kind of processor.
+    Raises MissingLibrary without Ray, and ValueError for another name, for a useless address, and
+    if no cluster answers or it lacks the device.
+    """
     if name not in ENGINES:
         meant = did_you_mean([name], ENGINES)
         raise ValueError(f"--engine {name!r}: the engines are {', '.join(ENGINES)}{meant}")
@@ -32,17 +40,6 @@ def engine(name: str, *, address: str | None = None, device: str | None = None) 
         if address is not None:
             raise ValueError(f"--address {address} would be ignored; pass --engine ray too")
         return IN_PROCESS
-    return on_ray(address=address, device=device)
-
-
-def on_ray(*, address: str | None = None, device: str | None = None) -> Engine:
-    """Returns the engine of the Ray cluster at ``address``; None starts one on this machine.
-
-    ``device``: None takes the GPUs of the cluster if it has any, one per worker, else its CPUs,
-    one thread per worker.  Sums on CPUs then agree bit for bit with one thread of this process on
-    the same kind of processor.
-    Raises MissingLibrary without Ray, and ValueError if no cluster answers or it lacks the device.
-    """
     os.environ.setdefault("RAY_USAGE_STATS_ENABLED", "0")  # else it reports to its makers
     os.environ.setdefault("RAY_ACCEL_ENV_VAR_OVERRIDE_ON_ZERO", "0")  # else it warns
     os.environ.setdefault("RAY_DEDUP_LOGS", "0")  # else it keeps notices back until its end

@@ -6,7 +6,6 @@ the manifest of the folder.  Neither holds more than the blocks that are at work
 
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from contextlib import closing
-from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
 
@@ -29,34 +28,21 @@ from lrp_axioms.benchmarks.running.provenance import provenance
 from lrp_axioms.benchmarks.running.workers import IN_PROCESS, Counted, Engine, Track, untracked
 
 
-def nothing(_table: pa.Table) -> dict[str, int]:
-    return {}
-
-
-@dataclass(frozen=True)
-class Task:
-    """Computes columns, or a table, of a block.
-
-    ``tally``: counts of the table, which the manifest adds up.
-    """
-
-    measure: Callable[[Block], Mapping[str, list] | pa.Table]
-    tally: Callable[[pa.Table], dict[str, int]] = nothing
-
-
 def run(
     folder: Path,
     record: dict,
     blocks: Iterable[Block],
-    task: Task,
+    measure: Callable[[Block], Mapping[str, list] | pa.Table],
     *,
+    tally: Callable[[pa.Table], dict[str, int]] | None = None,
     engine: Engine = IN_PROCESS,
     track: Track = untracked,
 ) -> Manifest:
     """Measures all blocks that ``folder`` does not hold yet, and returns its manifest.
 
-    ``blocks`` are read as workers become free.  ``engine``: the processes that run ``task``, and
-    write.  The log says when a run is resumed.
+    ``blocks`` are read as workers become free.  ``measure`` computes columns, or a table,
+    of a block, and ``tally`` counts of the table, which the manifest adds up.  ``engine``: the
+    processes that measure and write.  The log says when a run is resumed.
     Raises RunError for a folder of another record or of other texts, naming the difference, for a
     file that is truncated, and while another run is at work in the folder.
     """
@@ -68,7 +54,7 @@ def run(
         missing = manifest.missing(blocks)
         if isinstance(blocks, Sequence):
             missing = list(missing)
-        store = partial(_stored, task, folder.absolute(), digest)
+        store = partial(_stored, measure, tally, folder.absolute(), digest)
         with closing(engine.each(store, ((block.first, block) for block in missing))) as finished:
             results = (result for _, result in finished)
             try:
@@ -81,7 +67,7 @@ def run(
     return manifest
 
 
-def _stored(task, folder, digest, block):
+def _stored(measure, tally, folder, digest, block):
     """Measures a block and writes its file, in whatever process this is called."""
     path = block_file(folder, block.first)
     try:
@@ -90,7 +76,7 @@ def _stored(task, folder, digest, block):
         raise RunError(
             f"a worker does not see {folder}; pass an --output that all machines share"
         ) from error
-    measured = task.measure(block)
+    measured = measure(block)
     table = measured if isinstance(measured, pa.Table) else pa.table(measured)
     file_sha256 = write_part(block_file(folder, block.first), table, digest)
     file = File(
@@ -101,7 +87,7 @@ def _stored(task, folder, digest, block):
         lines=table.num_rows,
         sha256=block.sha256,
         file_sha256=file_sha256,
-        tally=task.tally(table),
+        tally=tally(table) if tally else {},
     )
     return file, provenance()
 

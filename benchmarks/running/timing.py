@@ -1,9 +1,21 @@
-"""Times of calls that alternate, for the table of times and all benchmarks."""
+"""Times calls that alternate, and limits the threads that compute."""
 
 import time
 from collections.abc import Callable
+from contextlib import contextmanager
 
 import torch
+
+
+@contextmanager
+def one_thread():
+    """Limits PyTorch to one thread: more slow down small products, above all on busy processors."""
+    threads = torch.get_num_threads()
+    torch.set_num_threads(1)
+    try:
+        yield
+    finally:
+        torch.set_num_threads(threads)
 
 
 def plain_gradient(model, inputs, **options):

@@ -89,7 +89,7 @@ def processes(count: int) -> Iterator[Each]:
     Functions, items and results must be picklable.  What runs has one thread, so that sums have
     one order whatever ``count`` is.  A worker that is lost raises RunError.
     """
-    from lrp_axioms.benchmarks.running.threads import one_thread
+    from lrp_axioms.benchmarks.running.timing import one_thread
 
     with one_thread():
         if count == 1:

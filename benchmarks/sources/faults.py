@@ -1,4 +1,4 @@
-"""Collects the faults of texts, with their places, in one error."""
+"""Collects the faults of texts, with their places, in one error; finds columns of records."""
 
 from collections.abc import Iterable, Iterator, Sequence
 from pathlib import Path
@@ -62,3 +62,26 @@ def some(values: Sequence, between: str = ", ") -> str:
 def _listed(first, count, between=", "):
     more = f" and {count - SHOWN} more" if count > SHOWN else ""
     return between.join(map(str, first)) + more
+
+
+class ColumnError(ValueError):
+    """A column that is not there, or more than once."""
+
+
+class MissingColumn(ColumnError):
+    """A column that is not there."""
+
+
+class RepeatedColumn(ColumnError):
+    """A column that is there more than once."""
+
+
+def places(names: Sequence[str], columns: Sequence[str]) -> list[int]:
+    """Returns each column's index in ``names``; ColumnError for a missing or repeated column."""
+    for column in columns:
+        if (count := names.count(column)) > 1:
+            raise RepeatedColumn(f"{count} columns {column!r}")
+        if not count:
+            there = [name if name == name.strip() != "" else repr(name) for name in names]
+            raise MissingColumn(f"no column {column!r}, only {some(there) or 'none'}")
+    return [names.index(column) for column in columns]

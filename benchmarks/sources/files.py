@@ -17,8 +17,13 @@ from pathlib import Path
 from typing import IO
 
 from lrp_axioms.benchmarks.sources import parquet
-from lrp_axioms.benchmarks.sources.columns import ColumnError, MissingColumn, RepeatedColumn, places
-from lrp_axioms.benchmarks.sources.faults import Faults
+from lrp_axioms.benchmarks.sources.faults import (
+    ColumnError,
+    Faults,
+    MissingColumn,
+    RepeatedColumn,
+    places,
+)
 from lrp_axioms.numeric.spelling import LONGEST
 
 DECODER = json.JSONDecoder(object_pairs_hook=tuple)  # which keeps both of two equal names

@@ -111,6 +111,7 @@ def load(
     ``attention`` is an implementation such as "eager"; the default is the model's.
     Raises UnavailableError that names the missing files, the place, and models that work offline.
     """
+    check_device(device)
     revision = revision or PINS["models"].get(name)
     head = _that_writes if writes else _head
     model, tokenizer = _loaded(name, head, AutoTokenizer, revision, attention, dtype)

@@ -3,7 +3,7 @@
 from collections.abc import Iterator, Sequence
 from typing import IO
 
-from lrp_axioms.benchmarks.sources.columns import places
+from lrp_axioms.benchmarks.sources.faults import places
 
 BATCH = 16  # rows in memory at once
 LARGE, PACKED = 2**28, 100  # limits of a column: bytes, and bytes per packed byte
@@ -20,7 +20,8 @@ def values(raw: IO[bytes], columns: Sequence[str]) -> Iterator[tuple[int, list]]
         places(schema.names, columns)
         for name, kind in ((name, schema.field(name).type) for name in columns):
             inner = getattr(kind, "value_type", kind)  # numbers in a list are relevance
-            if pa.types.is_nested(inner) or (pa.types.is_nested(kind) and not _is_number(inner)):
+            is_number = pa.types.is_floating(inner) or pa.types.is_integer(inner)
+            if pa.types.is_nested(inner) or (pa.types.is_nested(kind) and not is_number):
                 raise ValueError(f"column {name!r} is {kind}, which is no text; name another one")
         _check_sizes(about)
         # Holds a repeated text once, and reads one page after the other.
@@ -34,12 +35,6 @@ def values(raw: IO[bytes], columns: Sequence[str]) -> Iterator[tuple[int, list]]
             yield number, [value.as_py() for value in row]
     except (pa.ArrowException, UnicodeDecodeError) as error:
         raise EOFError(error) from error
-
-
-def _is_number(kind):
-    from pyarrow import types
-
-    return types.is_floating(kind) or types.is_integer(kind)
 
 
 def _check_sizes(metadata):

@@ -6,8 +6,7 @@ from pathlib import Path
 
 from lrp_axioms.axioms.extras import need
 from lrp_axioms.benchmarks.errors import UnavailableError, first_line
-from lrp_axioms.benchmarks.sources.columns import ColumnError, places
-from lrp_axioms.benchmarks.sources.faults import sound, text_fault
+from lrp_axioms.benchmarks.sources.faults import ColumnError, places, sound, text_fault
 from lrp_axioms.benchmarks.sources.files import is_url, stream
 from lrp_axioms.benchmarks.sources.parquet import BATCH
 

@@ -4,7 +4,7 @@ import random
 from collections.abc import Callable
 from dataclasses import dataclass
 
-from lrp_axioms.benchmarks.experiments.causes.language import KINDS, Words, answer, question
+from lrp_axioms.benchmarks.experiments.causes.language import KINDS, TASKS, Words, answer
 
 DISTANCES = {"near": (1, 5), "middle": (6, 11), "far": (12, 40)}
 """Name -> least and most words from the farthest carrier to the end of the prompt."""
@@ -49,7 +49,7 @@ def draw(task: str, rng: random.Random, *, size: float = 1.0) -> Example:
     """
     words, causes, carriers = DRAW[task](rng, lambda most: max(1, round(size * most)))
     words = tuple(words)
-    right, start = answer(task, words), question(task, words)
+    right, start = answer(task, words), TASKS[task].question(words)
     return Example(task, words, right, frozenset(causes), frozenset(carriers), start)
 
 

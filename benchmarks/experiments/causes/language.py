@@ -63,25 +63,12 @@ def answer(task: str, words: Words) -> str | None:
     return TASKS[task].answer(words) if re.fullmatch(TASKS[task].grammar, kinds) else None
 
 
-def question(task: str, words: Words) -> int:
-    """Returns the position where the text ends and the question starts."""
-    return TASKS[task].question(words)
-
-
 def replacements(task: str, words: Words, position: int) -> Iterator[tuple[Words, str]]:
     """Yields grammatical prompts with another word of its kind at one position, with answers."""
     for word in KINDS.get(KIND.get(words[position], ""), ()):
         other = (*words[:position], word, *words[position + 1 :])
         if word != words[position] and (found := answer(task, other)) is not None:
             yield other, found
-
-
-def causes(task: str, words: Words) -> tuple[set[int], set[int]]:
-    """Returns positions of an answer's causes, and of the words that carry it, by replacement."""
-    right, start = answer(task, words), question(task, words)
-    found = {n: {a for _, a in replacements(task, words, n)} - {right} for n in range(len(words))}
-    carriers = {n for n, answers in found.items() if answers - {NO_ANSWER} and n < start}
-    return {n for n, answers in found.items() if answers}, carriers
 
 
 def _recall(words):

@@ -15,7 +15,6 @@ from typing import Any
 import numpy as np
 import pyarrow as pa
 import torch
-from torch import Tensor
 
 from lrp_axioms.axioms import schema
 from lrp_axioms.benchmarks.errors import RunError
@@ -29,11 +28,9 @@ from lrp_axioms.benchmarks.experiments.table1.images import Images, load
 from lrp_axioms.benchmarks.experiments.table1.pixel_attention import PixelAttention, Specification
 from lrp_axioms.benchmarks.running.folders import claim, read_part, write_part
 from lrp_axioms.benchmarks.running.provenance import provenance
-from lrp_axioms.benchmarks.running.threads import one_thread
+from lrp_axioms.benchmarks.running.timing import one_thread
 from lrp_axioms.benchmarks.running.workers import Track, untracked
 from lrp_axioms.numeric.evaluation.correlation import flipped
-
-__all__ = ["Grid", "Images", "declared", "load", "sweep"]
 
 CONFIG = Path(__file__).parents[2] / "configs" / "table1-mnist.toml"
 
@@ -144,7 +141,10 @@ def measure(grid: Grid, key: tuple[str, int], images: Images) -> pa.Table:
     """Trains a network in float32, and returns r per test image by analysis, in float64."""
     start = time.perf_counter()
     name, seed = key
-    model, accuracy, train, test = trained(grid, key, images)
+    train, test = _scaled(images, grid.models[key])
+    model = _train(grid.models[key], train, images.labels["train"], seed=seed, **grid.training)
+    accuracy = methods.accuracy(model, test.float(), images.labels["test"])
+    model.double().requires_grad_(requires_grad=False)
     count = grid.analysis["images"]
     ink = (images.pixels["test"][:count] > 0).numpy()
     columns = analyse(model, test[:count], grid.analysis, ink=ink, mean=train.mean(dim=0))
@@ -152,20 +152,6 @@ def measure(grid: Grid, key: tuple[str, int], images: Images) -> pa.Table:
     made = {"model": name, "seed": seed, "accuracy": accuracy, "provenance": provenance()}
     made["seconds"] = time.perf_counter() - start
     return pa.table(columns).replace_schema_metadata({"made": json.dumps(made)})
-
-
-def trained(
-    grid: Grid, key: tuple[str, int], images: Images
-) -> tuple[PixelAttention, float, Tensor, Tensor]:
-    """Trains a network; returns it in float64, frozen, its test accuracy, and its scaled pixels.
-
-    The pixels, of training and test images, are (example, token).
-    """
-    specification = grid.models[key]
-    train, test = _scaled(images, specification)
-    model = _train(specification, train, images.labels["train"], seed=key[1], **grid.training)
-    accuracy = methods.accuracy(model, test.float(), images.labels["test"])
-    return model.double().requires_grad_(requires_grad=False), accuracy, train, test
 
 
 def _scaled(images, specification):

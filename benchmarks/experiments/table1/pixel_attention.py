@@ -1,4 +1,9 @@
-"""Linear attention over pixels with every choice that the paper leaves open as an argument."""
+"""Linear attention over pixels with every choice that the paper leaves open as an argument.
+
+The two orders of its products are named for the product that comes first: ``qk_first`` is (QKᵀ)V
+and ``kv_first`` is Q(KᵀV).  The paper calls (QKᵀ)V left-associative in §3.1 and right-associative
+in §4.3; this project says neither.
+"""
 
 import math
 from dataclasses import dataclass
@@ -7,7 +12,12 @@ import torch
 from torch import Tensor, nn
 
 from lrp_axioms.numeric.engine import rules
-from lrp_axioms.numeric.networks.linear_attention import FACTORIZATIONS
+
+FACTORIZATIONS = {
+    "qk_first": lambda q, k, v, product: product(product(q @ k.mT / k.shape[-2]) @ v),
+    "kv_first": lambda q, k, v, product: product(q @ product(k.mT @ v / k.shape[-2])),
+}
+"""Both orders of one function; ``product`` is the rule at the output of each product."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -91,9 +101,8 @@ CHOICES = {
 class PixelAttention(nn.Module):
     """Classifier of pixel sequences, embedded as specified, with two products and no softmax.
 
-    Weights start as in ``nn.Linear`` and ``nn.Embedding``.  With the paper's choices of
-    `LinearAttention` (shared, learned positions, no biases, mean) function and rules are equal to
-    it.
+    Weights start as in ``nn.Linear`` and ``nn.Embedding``.  The factorization is an argument of a
+    call, so that one set of weights serves both.
     """
 
     def __init__(

@@ -25,6 +25,7 @@ from transformers import (
 )
 
 from lrp_axioms.axioms.writing import write_atomically
+from lrp_axioms.benchmarks.research.train_causes import descent
 from lrp_axioms.benchmarks.sources import data, models
 
 EPOCHS, BATCH, RATE = 3, 128, 1e-3
@@ -135,13 +136,8 @@ def train(
     taught: (text, class), logits of the teacher   labels: (text,)
     """
     rng = torch.Generator().manual_seed(seed)
-    matrices = [x for x in model.parameters() if x.ndim > 1]
-    others = [x for x in model.parameters() if x.ndim == 1]
-    groups = [{"params": matrices, "weight_decay": 0.05}, {"params": others, "weight_decay": 0.0}]
-    optimizer = torch.optim.AdamW(groups, lr=rate, betas=(0.9, 0.98))
     steps = epochs * -(-len(ids) // BATCH)
-    pace = lambda step: min((step + 1) / (WARM * steps), 1 - step / steps)
-    schedule = torch.optim.lr_scheduler.LambdaLR(optimizer, pace)
+    optimizer, schedule = descent(model, steps, rate, decay=0.05, warm=WARM * steps)
     special = torch.tensor(words.all_special_ids)
     start = time.process_time()
     for epoch in range(epochs):

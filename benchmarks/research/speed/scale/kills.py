@@ -37,7 +37,7 @@ def explain(folder: Path, address: str | None, count: int) -> None:
     """Runs ``attribute`` on the cluster at ``address``, or without one in this process."""
     from lrp_axioms.benchmarks.experiments.explained import explain_texts
     from lrp_axioms.benchmarks.running import blocks, cluster
-    from lrp_axioms.benchmarks.running.threads import one_thread
+    from lrp_axioms.benchmarks.running.timing import one_thread
 
     engine = cluster.engine("ray" if address else "local", address=address)
     rows, size = patch.object(blocks, "ROWS", ROWS), patch.object(manifest, "SIZE", PART)

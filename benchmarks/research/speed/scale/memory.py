@@ -25,7 +25,7 @@ def measure(count: int, workers: int = 0, words: Sequence[int] = (1, 10)) -> dic
     """Explains ``count`` texts; MiB that were resident at most, seconds, files, their size."""
     from lrp_axioms.benchmarks.experiments.explained import explain_texts
     from lrp_axioms.benchmarks.research.speed.scale import kills, small
-    from lrp_axioms.benchmarks.running.threads import one_thread
+    from lrp_axioms.benchmarks.running.timing import one_thread
     from lrp_axioms.benchmarks.sources.streams import texts
 
     peaks = {}

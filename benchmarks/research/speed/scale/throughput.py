@@ -27,8 +27,7 @@ from transformers import BertConfig, BertForSequenceClassification
 from lrp_axioms.benchmarks.experiments import explained, text
 from lrp_axioms.benchmarks.experiments.rows import Row
 from lrp_axioms.benchmarks.running import blocks
-from lrp_axioms.benchmarks.running.threads import one_thread
-from lrp_axioms.benchmarks.running.timing import alternate, plain_gradient
+from lrp_axioms.benchmarks.running.timing import alternate, one_thread, plain_gradient
 from lrp_axioms.benchmarks.running.workers import IN_PROCESS, Engine
 from lrp_axioms.benchmarks.sources import data, models
 
@@ -124,7 +123,7 @@ def rate(number: int, classifier: models.Classifier, texts: list[str]) -> float:
             yield item
 
     with tempfile.TemporaryDirectory() as folder:
-        output, engine = Path(folder) / "found", cluster.on_ray(device="cpu")
+        output, engine = Path(folder) / "found", cluster.engine("ray", device="cpu")
         options = {"name": "embedded", "output": output, "engine": engine, "track": stamped}
         explained.explain_texts(classifier, texts, **options)
     ray.shutdown()
