@@ -71,9 +71,13 @@ def test_what_is_not_needed_changes_nothing():
     assert "Traceback" not in odd[2]
 
 
+@pytest.fixture(scope="module")
+def plain():
+    return words(run("--help"))
+
+
 @pytest.mark.parametrize("name", TERMINALS)
-def test_no_word_is_lost_whatever_a_terminal_says_of_itself(name):
-    plain = words(run("--help"))
+def test_no_word_is_lost_whatever_a_terminal_says_of_itself(name, plain):
     assert {"explain", "reproduce"} <= plain
     for value in TERMINALS[name]:
         assert words(run("--help", **{name: value})) == plain, value

@@ -5,20 +5,18 @@ import json
 import pytest
 from transformers import AutoConfig
 
-from tests.support.heads import write_heads
-
 
 @pytest.mark.parametrize("command", ["explain", "audit", "plan", "interactions"])
-def test_a_question_leaves_room_for_its_context(told, run, tmp_path, checkpoint, command):
-    folder = write_heads(checkpoint, tmp_path) / "answers"
+def test_a_question_leaves_room_for_its_context(told, run, heads, command):
+    folder = heads / "answers"
     question = "fine " * 20
     assert told(command, folder, question, "a fine film", "--truncate")["notes"]
     code, _, err = run(command, folder, f"{question}fine", "a fine film", "--truncate")
     assert (code, "the question has 21 tokens and leaves no room" in err) == (2, True), err
 
 
-def test_pages_say_that_a_text_is_cut(run, tmp_path, checkpoint):
-    folder, page = write_heads(checkpoint, tmp_path) / "classes", tmp_path / "a.html"
+def test_pages_say_that_a_text_is_cut(run, tmp_path, heads):
+    folder, page = heads / "classes", tmp_path / "a.html"
     positions = AutoConfig.from_pretrained(folder).max_position_embeddings
     text, said = "a fine film . " * 200, f"nly the first {positions} of 802 tokens are explained"
     for call in (["explain"], ["audit"], ["interactions", "--estimate", "--budget", 0]):
@@ -29,8 +27,8 @@ def test_pages_say_that_a_text_is_cut(run, tmp_path, checkpoint):
         page.unlink()
 
 
-def test_an_audit_cuts_as_an_explanation_does(told, tmp_path, checkpoint):
-    folder = write_heads(checkpoint, tmp_path) / "classes"
+def test_an_audit_cuts_as_an_explanation_does(told, heads):
+    folder = heads / "classes"
     text = "a fine film . " * 20
     audited, found = (told(x, folder, text, "--truncate") for x in ("audit", "explain"))
     (explained,) = found["texts"]
@@ -55,8 +53,8 @@ def test_a_text_that_fits_is_not_cut(told):
     assert plain == cut
 
 
-def test_an_error_of_a_cut_text_says_that_it_is_cut(run, tmp_path, checkpoint):
-    folder = write_heads(checkpoint, tmp_path) / "masked"
+def test_an_error_of_a_cut_text_says_that_it_is_cut(run, tmp_path, heads):
+    folder = heads / "masked"
     code, _, err = run("explain", folder, "a fine film " * 200 + "[MASK]", "--truncate", "--json")
     found = json.loads(err.splitlines()[-1])
     assert (code, "[MASK] stands nowhere in the text" in found["error"]["message"]) == (2, True)

@@ -16,7 +16,6 @@ from benchmarks.app import work
 from numeric import audit, evaluate, explain, explain_generation
 from numeric.targets import answer, logit
 from tests.support import folders
-from tests.support.heads import write_heads
 from tests.support.served import TEXT, TOKEN, Served, question, run_python
 
 ROOT = Path(__file__).parents[2]
@@ -25,13 +24,6 @@ ROOT = Path(__file__).parents[2]
 @pytest.fixture(scope="module", params=["embedded", "embedded-english"])
 def served(request):
     found = Served(request.param)
-    yield found
-    found.end()
-
-
-@pytest.fixture(scope="module")
-def classifier():
-    found = Served("embedded")
     yield found
     found.end()
 
@@ -172,8 +164,8 @@ def test_every_statement_has_a_proof(classifier):
         ("answers", {"text": "a film", "context": "a fine film", "target": "fine"}, answer(5, 5)),
     ],
 )
-def test_every_head_is_explained(head, ask, target, checkpoint, tmp_path):
-    served = Served(str(write_heads(checkpoint, tmp_path) / head))
+def test_every_head_is_explained(head, ask, target, heads):
+    served = Served(str(heads / head))
     try:
         asked = question("attnlrp", **{"text": "a fine film"} | ask)
         events = served.events(asked)
@@ -250,25 +242,6 @@ def test_an_audit_and_a_written_text_are_pages_of_their_own(served):
     assert all(token.strip() in page.decode() for token in found.written)
     assert served.ask(f"/written?{path}0")[0] == 200  # 30 tokens
     assert b"write 1 to 64 tokens" in served.ask(f"/written?{path}00")[1]
-
-
-def test_a_quick_question_does_not_wait_for_a_slow_one(classifier, monkeypatch):
-    free, entered = threading.Event(), threading.Event()
-    plain = work.explain_text
-
-    def slow(*args, method, **more):
-        if method == "loo":
-            entered.set()
-            assert free.wait(60)
-        return plain(*args, method=method, **more)
-
-    monkeypatch.setattr(work, "explain_text", slow)
-    waiting = threading.Thread(target=classifier.events, args=(question("loo"),))
-    waiting.start()
-    assert entered.wait(60)
-    assert set(classifier.rows(question("attnlrp"))) == {"attnlrp"}
-    free.set()
-    waiting.join(60)
 
 
 def test_warnings_and_unknown_words_are_notes(served):

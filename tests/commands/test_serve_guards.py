@@ -1,25 +1,13 @@
 """Guards of ``lrp-axioms serve``: requests from elsewhere, faults of a question, the port."""
 
-import json
-import signal
-import subprocess
-import sys
-import urllib.request
 from pathlib import Path
 
 import pytest
 
 from benchmarks.app import command
-from tests.support.served import TOKEN, Served, question
+from tests.support.served import TOKEN, question
 
 ROOT = Path(__file__).parents[2]
-
-
-@pytest.fixture(scope="module")
-def classifier():
-    found = Served("embedded")
-    yield found
-    found.end()
 
 
 BAD = {
@@ -95,15 +83,3 @@ def test_a_port_that_is_taken_is_one_error(run):
     assert f"--port {port}: " in err
     assert "pass another one, or 0" in err
     taken.close()
-
-
-def test_the_command_prints_its_address_as_data_and_ends_on_an_interrupt():
-    call = [sys.executable, "-m", "lrp_axioms", "serve", "embedded", "--port", "0", "--json"]
-    with subprocess.Popen(call, stdout=subprocess.PIPE, cwd=ROOT, text=True) as program:
-        try:
-            address = json.loads(program.stdout.readline())["address"]
-            with urllib.request.urlopen(address, timeout=60) as answered:
-                assert b"which words speak" in answered.read()
-        finally:
-            program.send_signal(signal.SIGINT)
-        assert program.wait(60) in (0, 130, -signal.SIGINT)

@@ -26,7 +26,15 @@ def served(request):
     found.end()
 
 
+@pytest.fixture(scope="module")
+def driver():
+    with chromium() as found:
+        yield found
+
+
 def opened(driver, served, *, scheme="light", width=1200):
+    for log in ("browser", "performance"):  # of the test before
+        driver.get_log(log)
     emulated = {"features": [{"name": "prefers-color-scheme", "value": scheme}]}
     driver.execute_cdp_cmd("Emulation.setEmulatedMedia", emulated)
     driver.set_window_size(width, 1000)
@@ -52,92 +60,87 @@ def check_clean(driver, served):
     assert all(url.startswith((served.address, "data:", "blob:")) for url in urls)
 
 
-@pytest.mark.parametrize("scheme", ["light", "dark"])
-@pytest.mark.parametrize("width", [420, 1200])
-def test_a_reader_asks_by_keyboard_alone(served, width, scheme):
-    with chromium() as driver:
-        wait = opened(driver, served, scheme=scheme, width=width)
-        text = driver.find_element(By.ID, "text")
-        text.clear()
-        text.send_keys(HOSTILE)
-        for key in [Keys.TAB, Keys.SPACE]:  # the first method is not asked
-            driver.switch_to.active_element.send_keys(key)
-        tab_to(driver, driver.find_element(By.ID, "target"))
-        driver.switch_to.active_element.send_keys(Keys.ENTER)
-        wait.until(lambda d: len(d.find_elements(By.CSS_SELECTOR, "article")) == 2)
-        wait.until(lambda d: not d.find_element(By.ID, "stop").is_displayed())
-        assert driver.find_elements(By.CSS_SELECTOR, "img, .text script") == []
-        wide = driver.execute_script("return document.documentElement.scrollWidth")
-        assert wide <= width
-        paper = driver.find_element(By.TAG_NAME, "body").value_of_css_property("background-color")
-        assert ("255, 255, 255" in paper) == (scheme == "light")
-        python = driver.find_element(By.XPATH, "//article//button[text()='Python']")
-        tab_to(driver, python)
-        python.send_keys(Keys.SPACE)
-        wait.until(lambda d: "explain(model" in d.find_element(By.TAG_NAME, "pre").text)
-        check_clean(driver, served)
+@pytest.mark.parametrize(("width", "scheme"), [(420, "light"), (1200, "dark")])
+def test_a_reader_asks_by_keyboard_alone(driver, served, width, scheme):
+    wait = opened(driver, served, scheme=scheme, width=width)
+    text = driver.find_element(By.ID, "text")
+    text.clear()
+    text.send_keys(HOSTILE)
+    for key in [Keys.TAB, Keys.SPACE]:  # the first method is not asked
+        driver.switch_to.active_element.send_keys(key)
+    tab_to(driver, driver.find_element(By.ID, "target"))
+    driver.switch_to.active_element.send_keys(Keys.ENTER)
+    wait.until(lambda d: len(d.find_elements(By.CSS_SELECTOR, "article")) == 2)
+    wait.until(lambda d: not d.find_element(By.ID, "stop").is_displayed())
+    assert driver.find_elements(By.CSS_SELECTOR, "img, .text script") == []
+    wide = driver.execute_script("return document.documentElement.scrollWidth")
+    assert wide <= width
+    paper = driver.find_element(By.TAG_NAME, "body").value_of_css_property("background-color")
+    assert ("255, 255, 255" in paper) == (scheme == "light")
+    python = driver.find_element(By.XPATH, "//article//button[text()='Python']")
+    tab_to(driver, python)
+    python.send_keys(Keys.SPACE)
+    wait.until(lambda d: "explain(model" in d.find_element(By.TAG_NAME, "pre").text)
+    check_clean(driver, served)
 
 
 @pytest.mark.parametrize("width", [420, 1200])
-def test_leave_one_out_comes_in_beside_a_picture_of_the_agreement(served, width):
-    with chromium() as driver:
-        wait = opened(driver, served, width=width)
-        driver.find_element(By.CSS_SELECTOR, "[value=loo]").click()
-        driver.find_element(By.CSS_SELECTOR, "form button").click()
-        wait.until(lambda d: not d.find_element(By.ID, "stop").is_displayed())
-        cards = driver.find_elements(By.CSS_SELECTOR, "article")
-        titles = [card.find_element(By.TAG_NAME, "h2").text for card in cards]
-        assert titles[-1] == "LOO"
-        tokens = len(cards[0].find_elements(By.CSS_SELECTOR, ".token"))
-        for card in cards[:-1]:
-            assert card.find_element(By.CLASS_NAME, "agreement").text.startswith("r with Leave-")
-            dots = card.find_elements(By.CSS_SELECTOR, "svg circle")
-            assert len(dots) == tokens
-            assert all(0 <= float(dot.get_attribute("cx")) <= 120 for dot in dots)
-        assert not cards[-1].find_elements(By.TAG_NAME, "svg")
-        assert driver.execute_script("return document.documentElement.scrollWidth") <= width
-        check_clean(driver, served)
+def test_leave_one_out_comes_in_beside_a_picture_of_the_agreement(driver, served, width):
+    wait = opened(driver, served, width=width)
+    driver.find_element(By.CSS_SELECTOR, "[value=loo]").click()
+    driver.find_element(By.CSS_SELECTOR, "form button").click()
+    wait.until(lambda d: not d.find_element(By.ID, "stop").is_displayed())
+    cards = driver.find_elements(By.CSS_SELECTOR, "article")
+    titles = [card.find_element(By.TAG_NAME, "h2").text for card in cards]
+    assert titles[-1] == "LOO"
+    tokens = len(cards[0].find_elements(By.CSS_SELECTOR, ".token"))
+    for card in cards[:-1]:
+        assert card.find_element(By.CLASS_NAME, "agreement").text.startswith("r with Leave-")
+        dots = card.find_elements(By.CSS_SELECTOR, "svg circle")
+        assert len(dots) == tokens
+        assert all(0 <= float(dot.get_attribute("cx")) <= 120 for dot in dots)
+    assert not cards[-1].find_elements(By.TAG_NAME, "svg")
+    assert driver.execute_script("return document.documentElement.scrollWidth") <= width
+    check_clean(driver, served)
 
 
-def test_statements_have_links_to_their_proofs(served):
-    with chromium() as driver:
-        wait = opened(driver, served)
-        driver.find_element(By.CSS_SELECTOR, "form button").click()
-        wait.until(lambda d: len(d.find_elements(By.CSS_SELECTOR, "article")) == 3)
-        driver.find_element(By.XPATH, "//article//button[text()='Statements']").click()
-        links = wait.until(lambda d: d.find_elements(By.CSS_SELECTOR, "li a"))
-        verdicts = {x.text for x in driver.find_elements(By.CLASS_NAME, "verdict")}
-        assert "proved" in verdicts
-        driver.get(links[-1].get_attribute("href"))
-        assert "both get one explanation" in driver.page_source
-        driver.back()
+def test_statements_have_links_to_their_proofs(driver, served):
+    wait = opened(driver, served)
+    driver.find_element(By.CSS_SELECTOR, "form button").click()
+    wait.until(lambda d: len(d.find_elements(By.CSS_SELECTOR, "article")) == 3)
+    driver.find_element(By.XPATH, "//article//button[text()='Statements']").click()
+    links = wait.until(lambda d: d.find_elements(By.CSS_SELECTOR, "li a"))
+    verdicts = {x.text for x in driver.find_elements(By.CLASS_NAME, "verdict")}
+    assert "proved" in verdicts
+    driver.get(links[-1].get_attribute("href"))
+    assert "both get one explanation" in driver.page_source
+    driver.back()
 
 
-def test_stop_ends_the_passes_and_the_page_can_ask_again(served, monkeypatch):
+def test_stop_ends_the_passes_and_the_page_can_ask_again(driver, served, monkeypatch):
     monkeypatch.setattr(work, "COPIES", 1)
-    with chromium() as driver:
-        wait = opened(driver, served)
-        text = driver.find_element(By.ID, "text")
-        text.clear()
-        text.send_keys("the " * 60)
-        driver.find_element(By.CSS_SELECTOR, "[value=loo]").click()
-        driver.find_element(By.CSS_SELECTOR, "form button").click()
-        stop = driver.find_element(By.ID, "stop")
-        wait.until(lambda d: "tokens left out" in d.find_element(By.ID, "count-of").text)
-        stop.click()
-        wait.until(lambda d: not stop.is_displayed())
-        assert driver.switch_to.active_element.text == "Explain"  # where Stop had the focus
-        assert driver.find_element(By.ID, "error").text == ""
-        assert stopped(driver) == 2 * 3
-        text.clear()
-        text.send_keys("the key")
-        driver.find_element(By.CSS_SELECTOR, "form button").click()
-        wait.until(lambda d: len(d.find_elements(By.CSS_SELECTOR, "article")) == 4)
-        wait.until(lambda _: not stop.is_displayed())
-        assert not driver.find_element(By.ID, "passes").is_displayed()
-        assert len(agreements(driver)) == 2 * 3
-        assert not any(re.search("left out|stopped", x) for x in agreements(driver))
-        check_clean(driver, served)
+    wait = opened(driver, served)
+    text = driver.find_element(By.ID, "text")
+    text.clear()
+    text.send_keys("the " * 60)
+    driver.find_element(By.CSS_SELECTOR, "[value=loo]").click()
+    driver.find_element(By.CSS_SELECTOR, "form button").click()
+    stop = driver.find_element(By.ID, "stop")
+    wait.until(lambda d: "tokens left out" in d.find_element(By.ID, "count-of").text)
+    stop.click()
+    wait.until(lambda d: not stop.is_displayed())
+    assert driver.switch_to.active_element.text == "Explain"  # where Stop had the focus
+    assert driver.find_element(By.ID, "error").text == ""
+    assert stopped(driver) == 2 * 3
+    text.clear()
+    text.send_keys("the key")
+    driver.find_element(By.CSS_SELECTOR, "form button").click()
+    wait.until(lambda d: len(d.find_elements(By.CSS_SELECTOR, "article")) == 4)
+    wait.until(lambda _: not stop.is_displayed())
+    assert not driver.find_element(By.ID, "passes").is_displayed()
+    assert len(agreements(driver)) == 2 * 3
+    assert not any(re.search("left out|stopped", x) for x in agreements(driver))
+    check_clean(driver, served)
 
 
 def agreements(driver):
@@ -159,70 +162,65 @@ def stopped(driver):
 
 
 @pytest.mark.parametrize("kind", ["the program", "the connection"])
-def test_a_program_that_has_ended_is_named_beside_a_part_of_the_agreement(kind, monkeypatch):
+def test_a_program_that_has_ended_is_named_beside_a_part_of_a_number(driver, kind, monkeypatch):
     monkeypatch.setattr(work, "COPIES", 1)
     served = Served("embedded")
-    with chromium() as driver:
-        wait = opened(driver, served)
-        text, error = (driver.find_element(By.ID, x) for x in ("text", "error"))
-        text.clear()
-        text.send_keys("the " * 60)
-        driver.find_element(By.CSS_SELECTOR, "[value=loo]").click()
-        driver.find_element(By.CSS_SELECTOR, "form button").click()
-        wait.until(lambda _: "tokens left out" in driver.find_element(By.ID, "count-of").text)
-        if kind == "the program":
-            served.end()
-        else:
-            served.cut()
-        wait.until(lambda _: "program has ended; start it again" in error.text)
-        assert stopped(driver) == 2 * 3
+    wait = opened(driver, served)
+    text, error = (driver.find_element(By.ID, x) for x in ("text", "error"))
+    text.clear()
+    text.send_keys("the " * 60)
+    driver.find_element(By.CSS_SELECTOR, "[value=loo]").click()
+    driver.find_element(By.CSS_SELECTOR, "form button").click()
+    wait.until(lambda _: "tokens left out" in driver.find_element(By.ID, "count-of").text)
+    if kind == "the program":
         served.end()
-        for button in ("PNG", "Statements", "Python", "Explain"):
-            driver.execute_script("document.getElementById('error').textContent = ''")
-            driver.find_element(By.XPATH, f"//button[text()='{button}']").click()
-            wait.until(
-                lambda _: error.text.startswith("the program has ended; start it again, and")
-            )
+    else:
+        served.cut()
+    wait.until(lambda _: "program has ended; start it again" in error.text)
+    assert stopped(driver) == 2 * 3
+    served.end()
+    for button in ("PNG", "Statements", "Python", "Explain"):
+        driver.execute_script("document.getElementById('error').textContent = ''")
+        driver.find_element(By.XPATH, f"//button[text()='{button}']").click()
+        wait.until(lambda _: error.text.startswith("the program has ended; start it again, and"))
 
 
-def test_write_takes_the_number_that_the_page_shows(served):
-    with chromium() as driver:
-        wait = opened(driver, served)
-        driver.find_element(By.CSS_SELECTOR, "[value=attention-rollout]").click()
-        driver.find_element(By.CSS_SELECTOR, "form button").click()
-        wait.until(lambda d: len(d.find_elements(By.CSS_SELECTOR, "article")) == 4)
-        links = driver.find_elements(By.LINK_TEXT, "Write")
-        if served.name == "embedded":
-            assert links == []
-            return
-        count = driver.find_element(By.ID, "count")
-        for number, tokens in (("2", 2), ("-1", None), ("", None), ("1.5", None), ("3", 3)):
-            count.send_keys(Keys.END, Keys.BACKSPACE * 3, number)
-            sums = [wrote(driver, link, tokens, number) for link in links]
-            if tokens:
-                assert [("residual" in x, "shares of attention" in x) for x in sums] == [
-                    *[(True, False)] * 3, (False, True),
-                ]  # fmt: skip
-        driver.find_element(By.ID, "answer").send_keys("Ben is in the garden")
-        assert all(wrote(driver, link, 5, "any") for link in links)
+def test_write_takes_the_number_that_the_page_shows(driver, served):
+    wait = opened(driver, served)
+    driver.find_element(By.CSS_SELECTOR, "[value=attention-rollout]").click()
+    driver.find_element(By.CSS_SELECTOR, "form button").click()
+    wait.until(lambda d: len(d.find_elements(By.CSS_SELECTOR, "article")) == 4)
+    links = driver.find_elements(By.LINK_TEXT, "Write")
+    if served.name == "embedded":
+        assert links == []
+        return
+    count = driver.find_element(By.ID, "count")
+    for number, tokens in (("2", 2), ("-1", None), ("", None), ("1.5", None), ("3", 3)):
+        count.send_keys(Keys.END, Keys.BACKSPACE * 3, number)
+        sums = [wrote(driver, link, tokens, number) for link in links]
+        if tokens:
+            assert [("residual" in x, "shares of attention" in x) for x in sums] == [
+                *[(True, False)] * 3, (False, True),
+            ]  # fmt: skip
+    driver.find_element(By.ID, "answer").send_keys("Ben is in the garden")
+    assert all(wrote(driver, link, 5, "any") for link in links)
 
 
-def test_a_long_text_is_cut_once_its_box_is_ticked(served):
-    with chromium() as driver:
-        wait = opened(driver, served, width=420)
-        text, error = (driver.find_element(By.ID, x) for x in ("text", "error"))
-        driver.execute_script("arguments[0].value = 'the key '.repeat(400)", text)
-        button = driver.find_element(By.CSS_SELECTOR, "form button")
-        button.click()
-        if served.name == "embedded":
-            wait.until(lambda _: "choose to cut the text" in error.text)
-        driver.find_element(By.ID, "truncate").click()
-        button.click()
-        wait.until(lambda d: len(d.find_elements(By.CSS_SELECTOR, "article")) == 3)
-        notes = driver.find_element(By.ID, "notes").text
-        assert re.search(r"only the (first|last) \d+ of 80\d tokens are explained", notes)
-        assert driver.execute_script("return document.documentElement.scrollWidth") <= 420
-        check_clean(driver, served)
+def test_a_long_text_is_cut_once_its_box_is_ticked(driver, served):
+    wait = opened(driver, served, width=420)
+    text, error = (driver.find_element(By.ID, x) for x in ("text", "error"))
+    driver.execute_script("arguments[0].value = 'the key '.repeat(400)", text)
+    button = driver.find_element(By.CSS_SELECTOR, "form button")
+    button.click()
+    if served.name == "embedded":
+        wait.until(lambda _: "choose to cut the text" in error.text)
+    driver.find_element(By.ID, "truncate").click()
+    button.click()
+    wait.until(lambda d: len(d.find_elements(By.CSS_SELECTOR, "article")) == 3)
+    notes = driver.find_element(By.ID, "notes").text
+    assert re.search(r"only the (first|last) \d+ of 80\d tokens are explained", notes)
+    assert driver.execute_script("return document.documentElement.scrollWidth") <= 420
+    check_clean(driver, served)
 
 
 def wrote(driver, link, tokens, number):
@@ -243,14 +241,13 @@ def wrote(driver, link, tokens, number):
     return said
 
 
-def test_a_fault_is_shown_once_and_goes_away(served):
-    with chromium() as driver:
-        wait = opened(driver, served)
-        error = driver.find_element(By.ID, "error")
-        driver.find_element(By.ID, "contrast").send_keys("no such name here")
-        driver.find_element(By.CSS_SELECTOR, "form button").click()
-        wait.until(lambda _: "contrast 'no such name here'" in error.text)
-        driver.find_element(By.ID, "contrast").clear()
-        driver.find_element(By.CSS_SELECTOR, "form button").click()
-        wait.until(lambda d: len(d.find_elements(By.CSS_SELECTOR, "article")) == 3)
-        assert error.text == ""
+def test_a_fault_is_shown_once_and_goes_away(driver, served):
+    wait = opened(driver, served)
+    error = driver.find_element(By.ID, "error")
+    driver.find_element(By.ID, "contrast").send_keys("no such name here")
+    driver.find_element(By.CSS_SELECTOR, "form button").click()
+    wait.until(lambda _: "contrast 'no such name here'" in error.text)
+    driver.find_element(By.ID, "contrast").clear()
+    driver.find_element(By.CSS_SELECTOR, "form button").click()
+    wait.until(lambda d: len(d.find_elements(By.CSS_SELECTOR, "article")) == 3)
+    assert error.text == ""

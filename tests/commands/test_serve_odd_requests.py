@@ -17,7 +17,6 @@ from benchmarks.commands.targets import parse_target
 from benchmarks.sources import models
 from numeric.methods.catalogue import METHODS, WITH_RULES
 from numeric.reference.dispatch import RULES
-from tests.support.heads import write_heads
 from tests.support.served import TOKEN, Served
 
 MODELS = ("embedded", "embedded-english", "answers", "tags")
@@ -51,14 +50,9 @@ BODIES = {
 }
 
 
-@pytest.fixture(scope="module")
-def places(checkpoint, tmp_path_factory):
-    return write_heads(checkpoint, tmp_path_factory.mktemp("heads"))
-
-
 @pytest.fixture(scope="module", params=MODELS)
-def served(request, places):
-    found = Served(request.param if request.param in models.EMBEDDED else places / request.param)
+def served(request, heads):
+    found = Served(request.param if request.param in models.EMBEDDED else heads / request.param)
     yield found
     found.end()
 
@@ -97,6 +91,10 @@ def test_every_endpoint_answers_every_odd_value_of_every_field_with_a_message(se
     for field, value in product(fields, VALUES):
         unread = {"target", "contrast"} if endpoint.startswith("/written") else ()
         if (field, value) in LEGAL or (field in unread and isinstance(value, str)):
+            continue
+        # Other values are refused before a model or an endpoint is known.
+        late = field in ("target", "contrast") and isinstance(value, str)
+        if not late and (served.name != "embedded" or endpoint not in ("/explain", "/audit")):
             continue
         asked = dict(GOOD) if served.name != "embedded-english" else GOOD | {"column": "2"}
         if served.name == "embedded":
@@ -181,8 +179,8 @@ NAMES = (
 
 
 @pytest.mark.parametrize("name", ["embedded", "embedded-lm", "classes", "tags", "masked"])
-def test_a_name_means_as_a_contrast_what_it_means_as_a_target(name, places):
-    loaded = models.load(name if name in models.EMBEDDED else str(places / name))
+def test_a_name_means_as_a_contrast_what_it_means_as_a_target(name, heads):
+    loaded = models.load(name if name in models.EMBEDDED else str(heads / name))
     given = 2 if name == "tags" else None, ["a", "[MASK]", "film"]
     refused = []
     for value in (*NAMES, "", "0", "1", *map(loaded.label, (0, 1))):
@@ -202,8 +200,10 @@ def read(loaded, name, column, tokens, contrast=None):
     return found if isinstance(found, int) else found.terms[-1].label
 
 
-@pytest.mark.parametrize("name", ["embedded", "embedded-english"])
-@pytest.mark.parametrize("dtype", ["float32", "bfloat16", "float16"])
+@pytest.mark.parametrize(("name", "dtype"), [
+    ("embedded", "float32"), ("embedded", "float16"), ("embedded-english", "float32"),
+    ("embedded-english", "bfloat16"),
+])  # fmt: skip
 def test_a_card_offers_an_audit_where_there_is_one(name, dtype):
     served = Served(name, dtype=dtype)
     methods = [*METHODS] if dtype == "float32" else [*WITH_RULES]

@@ -22,13 +22,6 @@ def page_of(served, path, ask, **more):
     return page.decode()
 
 
-@pytest.fixture(scope="module")
-def classifier():
-    found = Served("embedded")
-    yield found
-    found.end()
-
-
 @pytest.mark.parametrize("unit", ["token", "word"])
 def test_a_text_is_cut_where_a_reader_asks_for_it(classifier, unit):
     text = "a fine film . " * 200

@@ -1,6 +1,5 @@
 """A target can be given in words of the head: a name, a token, an answer."""
 
-import json
 from types import SimpleNamespace
 
 import pytest
@@ -18,27 +17,14 @@ from benchmarks.sources import models
 from numeric import attribute, explain, explain_generation
 from numeric.targets import answer, logit
 from tests.support.folders import WORDS
-from tests.support.heads import HEADS, write_heads
+from tests.support.heads import HEADS
 
 QUESTION, CONTEXT = "a film .", "a fine film . a dull film"
 
 
-@pytest.fixture(scope="module")
-def place(checkpoint, tmp_path_factory):
-    return write_heads(checkpoint, tmp_path_factory.mktemp("heads"))
-
-
-@pytest.fixture
-def told(run, place, monkeypatch):
-    """A command in the folder of the heads, as the object that it prints."""
-    monkeypatch.chdir(place)
-
-    def told(*call):
-        code, out, err = run(*call, "--json")
-        assert code == 0, err
-        return json.loads(out)
-
-    return told
+@pytest.fixture(autouse=True)
+def _in_the_folder_of_heads(heads, monkeypatch):
+    monkeypatch.chdir(heads)
 
 
 def test_a_budget_of_passes_is_that_of_the_method(told):
@@ -246,8 +232,7 @@ WRONG = {
 
 
 @pytest.mark.parametrize("case", WRONG)
-def test_what_no_head_can_explain_is_refused_with_what_is_legal(run, place, monkeypatch, case):
-    monkeypatch.chdir(place)
+def test_what_no_head_can_explain_is_refused_with_what_is_legal(run, case):
     call, says = WRONG[case]
     code, out, err = run(*call)
     assert (code, out) == (2, "")

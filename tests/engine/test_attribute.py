@@ -99,8 +99,10 @@ def test_a_mask_may_be_of_any_dtype(tiny, batch, method, dtype):
 TARGETS = [0, 2, [0, 2], (0, 2), torch.tensor(2), torch.tensor([0, 2]), np.array([0, 2])]
 
 
-@every_method
-@pytest.mark.parametrize("target", [*TARGETS, torch.tensor([0, 2]).to(torch.int8)], ids=repr)
+SPELLED = [(target, "attnlrp") for target in [*TARGETS, torch.tensor([0, 2]).to(torch.int8)]]
+
+
+@pytest.mark.parametrize(("target", "method"), [*SPELLED, *(([0, 2], x) for x in METHODS)], ids=str)
 def test_a_target_is_a_class_or_one_class_per_example(tiny, batch, method, target):
     a = attribute(tiny, batch, method, target)
     assert a.target.tolist() == np.broadcast_to(np.asarray(target), 2).tolist()

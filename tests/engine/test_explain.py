@@ -32,7 +32,7 @@ def loaded():
     return models.load("embedded")
 
 
-@pytest.fixture
+@pytest.fixture(scope="module")
 def found(loaded):
     return explain(loaded.model, loaded.tokenizer, TEXTS)
 

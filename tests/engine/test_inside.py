@@ -210,14 +210,3 @@ def test_modules_without_relevance_are_all_listed_with_the_reason(tiny, batch):
         "bert.encoder.layer": "is not called in this forward pass",
     }
     assert query in attribute(tiny, batch, at=query).inside
-
-
-@pytest.mark.parametrize("method", ["loo", "attention-rollout", "integrated-gradients"])
-def test_methods_without_relevance_inside_are_refused_by_name(tiny, batch, method):
-    message = refused(TypeError, tiny, batch, method, at=LAYERS)
-    contains(message, f"method '{method}' has no option 'at'", "at is of attnlrp, cp-lrp, grad")
-
-
-def test_backward_hooks_of_the_user_are_refused_as_ever(tiny, batch):
-    tiny.bert.register_full_backward_hook(print)
-    contains(refused(ValueError, tiny, batch, at=LAYERS), "hooks on 1 modules, bert:")

@@ -54,6 +54,12 @@ def assert_equal(found, wanted):
         assert (one.dtype, one.requires_grad) == (other.dtype, other.requires_grad), name
 
 
+def assert_replays(*given, **options):
+    wanted = by_rules(*given, **options)
+    for _ in range(5):
+        assert_equal(outcome(*given, **options), wanted)
+
+
 def proved(model):
     """The tapes of a model that have given the result of rules on a second input."""
     return [x for x in calls.MEMORIES[model].tapes.values() if x.proved]
@@ -85,10 +91,10 @@ def test_replays_equal_rules_in_every_bit(kind, task, method):
         model.config.mask_token_id = 5
         inputs["input_ids"][:, 2] = 5
     target = logit(1, at=1) if task == TAGS else None
-    for _ in range(2):
-        for batch in variants(inputs, task):
-            given = (model, batch, method, target)
-            assert_equal(outcome(*given), by_rules(*given))
+    batches = [*variants(inputs, task)]
+    wanted = [by_rules(model, batch, method, target) for batch in batches]
+    for batch, want in [*zip(batches, wanted, strict=True)] * 2:
+        assert_equal(outcome(model, batch, method, target), want)
     assert proved(model)
 
 
@@ -98,10 +104,7 @@ def test_replays_equal_rules_in_every_bit(kind, task, method):
 def test_every_target_has_tapes_of_its_own(target):
     model, inputs = cases.tiny_bert(), cases.tiny_batch()
     warmed(model, inputs)
-    for _ in range(5):
-        assert_equal(
-            attribute(model, inputs, target=target), by_rules(model, inputs, target=target)
-        )
+    assert_replays(model, inputs, target=target)
     assert len(proved(model)) >= 1
 
 
@@ -129,8 +132,7 @@ def test_every_change_of_a_model_is_seen(change, name, monkeypatch):
     try:
         user_changes.CHANGES[change][1](model, name, monkeypatch)
         model.eval()
-        for _ in range(5):
-            assert_equal(outcome(model, inputs), by_rules(model, inputs))
+        assert_replays(model, inputs)
     finally:
         getattr(model, "undo", lambda: None)()
 
@@ -184,8 +186,7 @@ def test_every_setting_is_seen(change, monkeypatch):
     model, inputs = cases.tiny_bert(), cases.tiny_batch()
     warmed(model, inputs)
     SETTINGS[change](model, monkeypatch)
-    for _ in range(5):
-        assert_equal(attribute(model, inputs), by_rules(model, inputs))
+    assert_replays(model, inputs)
 
 
 @contextmanager
@@ -227,8 +228,7 @@ def test_every_block_around_a_call_is_seen(around):
 def test_options_have_tapes_of_their_own(options):
     model, inputs = cases.tiny_bert(), cases.tiny_batch()
     warmed(model, inputs)
-    for _ in range(5):
-        assert_equal(attribute(model, inputs, **options), by_rules(model, inputs, **options))
+    assert_replays(model, inputs, **options)
 
 
 def test_several_threads_share_tapes():

@@ -35,7 +35,7 @@ GROUPED = THREE | dict(
     head_dim=32, pad_token_id=0, attention_bias=True, mlp_bias=True,
 )  # fmt: skip
 REAL = {
-    "bert": {},  # BERT-base as it is published
+    "bert": THREE,
     "distilbert": {"n_layers": 3, "vocab_size": 50},
     "roberta": THREE,
     "electra": THREE,

@@ -154,6 +154,7 @@ def read_by_one_norm():
 def test_at_one_norm_the_errors_are_those_of_theorem_57():
     model, lengths, widths = read_by_one_norm(), [], 16
     clean = cases.first(cases.family_inputs("llama"))
+    last_layer = {RESIDUAL: places(model)[RESIDUAL][-1:]}
     for size in (0.1, 0.3, 1.0, -0.5):
         for token in (7, 11, 20):
             ids = clean["input_ids"].clone()
@@ -163,6 +164,7 @@ def test_at_one_norm_the_errors_are_those_of_theorem_57():
                 found = patching(
                     model, clean, clean | {"input_ids": ids},
                     {"plain": GRADIENT_X_INPUT, "held": HELD}, target=k, size=size,
+                    paths=last_layer,
                 )  # fmt: skip
                 last = {x: y[RESIDUAL][-1, -1] for x, y in found.predicted.items()}
                 for x in errors:

@@ -6,7 +6,7 @@ import torch
 
 from numeric import attribute
 from numeric.evaluation import perturbation
-from numeric.evaluation.perturbation import Curve, perturbation_curve, perturbation_curves
+from numeric.evaluation.perturbation import Curve, perturbation_curves
 from numeric.models.inputs import prepare
 from tests.support import cases
 
@@ -48,6 +48,11 @@ def check(curve, want):
         np.testing.assert_allclose(curve.aopc[row], drop, rtol=1e-8, atol=1e-10)
 
 
+def perturbation_curve(model, batch, relevance, target, *, order, **options):
+    (both,) = perturbation_curves(model, batch, [relevance], target, **options)
+    return both[list(perturbation.ORDERS).index(order)]
+
+
 def setting(tiny, batch):
     a = attribute(tiny, batch, "cp-lrp")
     return tiny, prepare(tiny, batch), a.relevance, a.target
@@ -58,9 +63,8 @@ def setting(tiny, batch):
 def test_a_curve_is_the_loop(tiny, batch, order, chunk):
     model, prepared, relevance, target = setting(tiny, batch)
     want = loop(model, batch, relevance, target, order=order, chunk=chunk)
-    for batch_size in (1, 3, 128):
-        options = {"order": order, "chunk": chunk, "batch_size": batch_size}
-        check(perturbation_curve(model, prepared, relevance, target, **options), want)
+    options = {"order": order, "chunk": chunk}
+    check(perturbation_curve(model, prepared, relevance, target, **options), want)
 
 
 @pytest.mark.parametrize("order", ORDERS)
@@ -132,24 +136,15 @@ def assert_same(curve, want):
 
 
 @pytest.mark.parametrize("chunk", [1, 2, 4])
-@pytest.mark.parametrize("orders", [ORDERS, ("lerf",), ("lerf", "morf")])
-def test_several_curves_are_those_of_each_map_alone(tiny, batch, orders, chunk):
+def test_several_curves_are_those_of_each_map_alone(tiny, batch, chunk):
     a, maps = some_maps(tiny, batch)
     prepared = prepare(tiny, batch)
-    found = perturbation_curves(tiny, prepared, maps, a.target, orders=orders, chunk=chunk)
-    assert [len(of_map) for of_map in found] == [len(orders)] * len(maps)
+    found = perturbation_curves(tiny, prepared, maps, a.target, chunk=chunk)
     for relevance, of_map in zip(maps, found, strict=True):
-        for order, curve in zip(orders, of_map, strict=True):
+        for order, curve in zip(ORDERS, of_map, strict=True):
             options = {"order": order, "chunk": chunk}
             assert_same(curve, perturbation_curve(tiny, prepared, relevance, a.target, **options))
             check(curve, loop(tiny, batch, relevance, a.target, **options))
-
-
-def test_the_default_is_both_orders(tiny, batch):
-    a, maps = some_maps(tiny, batch)
-    (both,) = perturbation_curves(tiny, prepare(tiny, batch), maps[:1], a.target)
-    for order, curve in zip(perturbation.ORDERS, both, strict=True):
-        check(curve, loop(tiny, batch, maps[0], a.target, order=order, chunk=1))
 
 
 def removed_sets(relevance, mask):
@@ -172,11 +167,10 @@ def test_copies_that_are_equal_run_once(tiny, batch, copies):
     assert copies[0] < len(maps) * 2 * (6 + 3)  # each map, order, text and step by itself
 
 
-def test_one_curve_has_no_equal_copies_and_two_orders_share_the_whole_text(tiny, batch, copies):
+def test_two_orders_of_one_map_share_the_whole_text_alone(tiny, batch, copies):
     a, maps = some_maps(tiny, batch)
-    perturbation_curve(tiny, prepare(tiny, batch), maps[1], a.target, order="morf")
     perturbation_curves(tiny, prepare(tiny, batch), [maps[1]], a.target)
-    assert copies == [6 + 3, 2 * (6 + 3) - 2]
+    assert copies == [2 * (6 + 3) - 2]
 
 
 def test_texts_with_the_same_tokens_left_are_not_confused(tiny, batch, copies):
@@ -187,7 +181,7 @@ def test_texts_with_the_same_tokens_left_are_not_confused(tiny, batch, copies):
     target = torch.tensor([0, 1])
     curve = perturbation_curve(tiny, prepare(tiny, batch), relevance, target, order="morf")
     check(curve, loop(tiny, batch, relevance, target, order="morf", chunk=1))
-    assert copies == [6]
+    assert copies == [2 * (3 + 3 - 1)]
 
 
 def test_more_tokens_than_one_byte_of_places_and_more_texts_than_one_byte_of_numbers():
@@ -196,11 +190,11 @@ def test_more_tokens_than_one_byte_of_places_and_more_texts_than_one_byte_of_num
     batch = prepare(model, {"input_ids": ids})
     relevance = torch.randn(300, 9, generator=torch.Generator().manual_seed(1)).double()
     target = torch.zeros(300, dtype=torch.long)
-    (of_map,) = perturbation_curves(model, batch, [relevance], target, orders=("lerf",))
+    (of_map,) = perturbation_curves(model, batch, [relevance], target)
     for row in (0, 255, 256, 299):
         part = {"input_ids": ids[[row]], "attention_mask": torch.ones(1, 9, dtype=torch.long)}
         (want,) = loop(model, part, relevance[[row]], target, order="lerf", chunk=1)
-        np.testing.assert_allclose(of_map[0].logits[row], want, rtol=1e-10, atol=1e-10)
+        np.testing.assert_allclose(of_map[1].logits[row], want, rtol=1e-10, atol=1e-10)
 
 
 @pytest.mark.parametrize("place", [0, 1])
@@ -210,20 +204,13 @@ def test_a_bad_map_among_good_ones_is_refused(tiny, batch, place, copies):
         given = [maps[0], bad][:: 1 if place else -1]
         with pytest.raises(ValueError, match="one finite value per token"):
             perturbation_curves(tiny, prepare(tiny, batch), given, a.target)
-    with pytest.raises(ValueError, match="order='best'"):
-        perturbation_curves(tiny, prepare(tiny, batch), maps, a.target, orders=("morf", "best"))
-    for given, orders in (([], ("morf",)), (maps, ())):
-        with pytest.raises(ValueError, match=rf"{len(given)} maps and {len(orders)} orders: pass"):
-            perturbation_curves(tiny, prepare(tiny, batch), given, a.target, orders=orders)
+    with pytest.raises(ValueError, match="0 maps: pass"):
+        perturbation_curves(tiny, prepare(tiny, batch), [], a.target)
     assert copies == []
 
 
 BAD = {
-    "order='best'": {"order": "best"},
     "chunk=0": {"chunk": 0},
-    "batch_size=0": {"batch_size": 0},
-    "memory=0": {"memory": 0},
-    "memory=100: one copy": {"memory": 100},
     r"relevance of shape \(2, 5\)": {"relevance": torch.zeros(2, 5)},
     "one finite value per token": {"relevance": torch.full((2, 6), torch.nan)},
     r"target \[-1, 7\] out of range; the model has classes 0 to 2": {"target": [7, -1]},

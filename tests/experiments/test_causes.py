@@ -15,11 +15,9 @@ from benchmarks.experiments.causes.language import (
     TASKS,
     VOCABULARY,
     answer,
-    causes,
     replacements,
 )
-from benchmarks.research.sentences import sentence
-from benchmarks.research.train_causes import HELD_OUT, accuracies
+from benchmarks.research.train_causes import HELD_OUT, accuracies, sentence
 from benchmarks.sources import models
 
 FRESH = 77  # a seed that neither training nor the experiment has
@@ -55,6 +53,14 @@ CAUSES = {
     "sums": ("add 3 skip 5 add 9 ;", {0, 1, 4, 5}, {1, 5}),
 }
 """Task -> prompt, all causes, and the carriers of the answer, by hand."""
+
+
+def causes(task, words):
+    """Returns positions of an answer's causes, and of the words that carry it, by replacement."""
+    right, start = answer(task, words), TASKS[task].question(words)
+    found = {n: {a for _, a in replacements(task, words, n)} - {right} for n in range(len(words))}
+    carriers = {n for n, answers in found.items() if answers - {NO_ANSWER} and n < start}
+    return {n for n, answers in found.items() if answers}, carriers
 
 
 @pytest.mark.parametrize("task", TASKS)

@@ -1,5 +1,6 @@
 """Linear attention in two orders: LOO and IG cannot tell them apart, AttnLRP can (theorem 8)."""
 
+import copy
 import itertools
 from functools import partial
 
@@ -8,22 +9,28 @@ import pytest
 import torch
 
 from benchmarks.experiments.table1 import digits, methods
+from benchmarks.experiments.table1.pixel_attention import (
+    FACTORIZATIONS,
+    GRADIENT,
+    PixelAttention,
+    Rules,
+    relevance,
+)
 from numeric.evaluation.correlation import bootstrap_mean
-from numeric.networks.linear_attention import FACTORIZATIONS, LinearAttention, cotangent
 from tests.oracles import linear_attention as reference
 
 BOTH = tuple(FACTORIZATIONS)
+
+
+def network(made=PixelAttention):
+    return made(digits.NETWORK, tokens=9, width=5, classes=4).double()
 
 
 @pytest.fixture(scope="module")
 def model():
     with torch.random.fork_rng(devices=[]):
         torch.manual_seed(0)
-        return (
-            LinearAttention(tokens=9, width=5, classes=4)
-            .double()
-            .requires_grad_(requires_grad=False)
-        )
+        return network().requires_grad_(requires_grad=False)
 
 
 @pytest.fixture(scope="module")
@@ -41,7 +48,12 @@ def assert_close(got, want, tol=1e-10):
 
 
 def lrp(model, pixels, target, *, factorization, eps=0.0):
-    return pixels * cotangent(model, pixels, target, factorization=factorization, eps=eps)
+    rule = Rules(eps=eps)
+    return relevance(model, pixels, target, factorization=factorization, rule=rule)["pixel"]
+
+
+def read(model, pixels, *, factorization, rule):
+    return model.read(model.embed(pixels, rule=rule), factorization=factorization, rule=rule)
 
 
 def logits_without_an_order(model, pixels):
@@ -52,18 +64,17 @@ def logits_without_an_order(model, pixels):
     return readout @ model.classifier.weight.mT + model.classifier.bias
 
 
-@pytest.mark.parametrize("eps", [None, 0.0, 0.25])
 @pytest.mark.parametrize("factorization", BOTH)
-def test_every_order_computes_the_same_logits_with_and_without_rules(
-    model, pixels, factorization, eps
-):
-    got = model(pixels, factorization=factorization, eps=eps)
-    assert_close(got, logits_without_an_order(model, pixels))
+def test_every_order_computes_the_same_logits_with_and_without_rules(model, pixels, factorization):
+    want = logits_without_an_order(model, pixels)
+    assert_close(model(pixels, factorization=factorization), want)
+    for rule in (GRADIENT, Rules(eps=0.0), Rules(eps=0.25)):
+        assert_close(read(model, pixels, factorization=factorization, rule=rule), want)
 
 
 def test_sums_over_pixels_give_the_logits_and_the_gradients_of_training(pixels):
     torch.manual_seed(2)
-    model = LinearAttention(tokens=9, width=5, classes=4).double()
+    model = network()
     found = []
     for logits in (model, partial(digits.from_sums, model)):
         out = logits(pixels)
@@ -97,11 +108,9 @@ def test_leave_one_out_is_one_forward_pass_per_blanked_pixel(model, pixels, targ
 
 @pytest.mark.parametrize("factorization", BOTH)
 def test_pixels_positions_and_bias_share_the_logit(model, pixels, target, factorization):
-    position = model.position.clone().requires_grad_()
-    x = pixels[:1].clone().requires_grad_()
-    logit = torch.func.functional_call(
-        model, {"position": position}, (x,), {"factorization": factorization, "eps": 0.0}
-    )[0, target[0]]
+    model = copy.deepcopy(model)
+    position, x = model.position.requires_grad_(), pixels[:1].clone().requires_grad_()
+    logit = read(model, x, factorization=factorization, rule=Rules(eps=0.0))[0, target[0]]
     of_x, of_position = torch.autograd.grad(logit, [x, position])
     shares = (x * of_x).sum() + (position * of_position).sum() + model.classifier.bias[target[0]]
     assert_close(shares, logit)
@@ -144,7 +153,7 @@ def test_integrated_gradients_are_complete_and_the_exact_integral(
     assert_close(got.sum(dim=1), full - blank)
     nodes, weights = np.polynomial.legendre.leggauss(7)
     gradients = [
-        cotangent(model, pixels * (t + 1) / 2, target, factorization=factorization, eps=None)
+        torch.func.grad(lambda x: network(x).gather(1, target[:, None]).sum())(pixels * (t + 1) / 2)
         for t in nodes
     ]
     assert_close(got, pixels * sum(w / 2 * g for w, g in zip(weights, gradients, strict=True)))
@@ -161,21 +170,14 @@ def test_integrated_gradients_from_a_baseline_explain_the_difference_to_it(model
 
 
 def test_incomplete_integrated_gradients_are_an_error(model, pixels, target):
-    class Quartic(LinearAttention):
+    class Quartic(PixelAttention):
         def forward(self, pixels, **options):
             return super().forward(pixels, **options) * (1 + pixels.sum(dim=1, keepdim=True)) ** 3
 
-    beyond = Quartic(tokens=9, width=5, classes=4).double()
+    beyond = network(Quartic)
     beyond.load_state_dict(model.state_dict())
     with pytest.raises(ArithmeticError, match="not cubic"):
         methods.integrated_gradients(beyond, pixels, target)
-
-
-def test_a_wrong_factorization_or_stabiliser_is_an_error(model, pixels):
-    with pytest.raises(ValueError, match=r"left.*qk_first, kv_first"):
-        model(pixels, factorization="left")
-    with pytest.raises(ValueError, match=r"eps=-1.0"):
-        model(pixels, eps=-1.0)
 
 
 def test_equal_seeds_train_equal_weights_and_leave_the_random_state_alone():

@@ -9,13 +9,13 @@ import torch
 
 from benchmarks.experiments.table1 import analysis, methods, mnist
 from benchmarks.experiments.table1.pixel_attention import (
+    FACTORIZATIONS,
     PixelAttention,
     Rules,
     Specification,
     relevance,
 )
 from numeric.evaluation.correlation import pearson
-from numeric.networks.linear_attention import FACTORIZATIONS, LinearAttention, cotangent
 
 GRID = mnist.declared()
 MAIN = GRID.models["main", 0]
@@ -50,20 +50,6 @@ def test_pixels_and_embeddings_give_the_same_logits_in_both_orders(pixels, key):
             rule = Rules(eps=0.25, bias=bias)
             got = model.read(model.embed(pixels, rule=rule), factorization=order, rule=rule)
             torch.testing.assert_close(got, want, rtol=0, atol=1e-12)
-
-
-@pytest.mark.parametrize("eps", [1e-6, 0.25])
-@pytest.mark.parametrize("order", BOTH)
-def test_the_main_specification_is_the_network_of_the_digits(pixels, order, eps):
-    model = network(MAIN)
-    other = LinearAttention(tokens=9, width=6, classes=4).double()
-    state = model.state_dict()
-    other.load_state_dict(state | {"direction": state["direction"][0]})
-    target = other(pixels).argmax(dim=1)
-    torch.testing.assert_close(model(pixels), other(pixels).detach())
-    got = relevance(model, pixels, target, factorization=order, rule=Rules(eps=eps))["pixel"]
-    want = pixels * cotangent(other, pixels, target, factorization=order, eps=eps)
-    torch.testing.assert_close(got, want, rtol=1e-12, atol=1e-14)
 
 
 @pytest.mark.parametrize("key", GRID.models, ids=str)

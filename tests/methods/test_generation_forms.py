@@ -13,6 +13,7 @@ from selenium.webdriver.common.by import By
 from numeric import explain_generation
 from numeric.generation.result import Generation
 from numeric.spelling import printable
+from tests.census.measure import conditions
 from tests.support.browser import chromium
 from tests.support.program import printed
 from tests.support.writers import ANSWER, PROMPT, model_of, tokenizer
@@ -20,9 +21,10 @@ from tests.support.writers import ANSWER, PROMPT, model_of, tokenizer
 pytestmark = pytest.mark.usefixtures("float64")
 
 
-@pytest.fixture
-def found(float64):
-    return explain_generation(model_of("bart"), tokenizer(), PROMPT, answer=ANSWER)
+@pytest.fixture(scope="module")
+def found():
+    with conditions():
+        return explain_generation(model_of("bart"), tokenizer(), PROMPT, answer=ANSWER)
 
 
 def test_what_is_saved_is_loaded(found, tmp_path):

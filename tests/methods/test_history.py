@@ -1,5 +1,7 @@
 """Earlier explanations change no result: it equals the result of a fresh process."""
 
+from multiprocessing import get_context
+
 import pytest
 import torch
 from hypothesis import Phase, settings
@@ -13,7 +15,7 @@ from hypothesis.stateful import (
 
 from axioms.composites import UnassignedOperation
 from numeric.methods import meetings
-from tests.support import cases, fresh
+from tests.support import cases
 from tests.support.user_changes import CHANGES
 from tests.support.uses import USES
 
@@ -112,8 +114,10 @@ FRESH = []
 
 
 def test_every_answer_is_that_of_a_fresh_process():
-    with fresh.processes() as answer:
-        FRESH[:] = [answer]
+    context = get_context("forkserver")  # whose processes have only imported
+    context.set_forkserver_preload(["tests.support.user_changes", "tests.support.uses"])
+    with context.Pool(1, maxtasksperchild=1) as pool:
+        FRESH[:] = [lambda task, *args: pool.apply(task, args)]
         run_state_machine_as_test(History, settings=History.TestCase.settings)
 
 

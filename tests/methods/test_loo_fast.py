@@ -4,28 +4,21 @@ import dataclasses
 
 import pytest
 import torch
-from transformers.modeling_outputs import SequenceClassifierOutput
 
 from numeric import attribute
-from numeric.evaluation.perturbation import perturbation_curve
+from numeric.evaluation.perturbation import ORDERS, perturbation_curves
 from numeric.methods import loo, masking, removals
 from numeric.methods.shared import whole
 from numeric.models.facts import facts_of
 from numeric.models.inputs import prepare
+from tests.evaluation.test_perturbation import loop
+from tests.methods.test_methods_in_batches import Mean
 from tests.support import cases
 from tests.support.cases import DECODERS, ENCODERS, SINGLE, close, six_texts, tolerance
 from tests.support.loops import left_out, logits_of
 from tests.support.traces import contains, refused, watch
 
 PROJECTING = [name for name in ENCODERS if name != "albert"]
-
-
-@torch.no_grad()
-def plain(model, inputs, keep, target):
-    """Logits of copies, each alone and whole, with the attention mask as the only change."""
-    rows = zip(keep[0].tolist(), keep[1].long(), strict=True)
-    one = lambda n, mask: model(input_ids=inputs["input_ids"][None, n], attention_mask=mask[None])
-    return torch.stack([one(n, mask).logits[0, target[n]] for n, mask in rows])
 
 
 def check(model, inputs, a, *, tolerance=1e-10):
@@ -79,19 +72,17 @@ def test_a_window_of_attention_is_not_narrowed_by_what_is_left_out():
 
 
 @pytest.mark.parametrize("name", DECODERS)
-@pytest.mark.parametrize("order", ["morf", "lerf"])
-def test_curves_of_decoders_are_the_plain_loop(name, order):
+def test_curves_of_decoders_are_the_plain_loop(name):
     model, inputs = cases.family(name)
     relevance = torch.randn(2, 6, generator=torch.Generator().manual_seed(0)).double()
     target = torch.tensor([0, 2])
-    curve = perturbation_curve(model, prepare(model, inputs), relevance, target, order=order)
-    for row, length in ((0, 6), (1, 4)):
-        falling = relevance[row, :length].argsort(descending=order == "morf")
-        mask = inputs["attention_mask"][row].repeat(length, 1)
-        for step in range(length):
-            mask[step, falling[:step]] = 0
-        want = plain(model, inputs, (torch.full((length,), row), mask), target)
-        close(curve.logits[row, :length], want, tolerance=tolerance(name))
+    (both,) = perturbation_curves(model, prepare(model, inputs), [relevance], target)
+    for order, curve in zip(ORDERS, both, strict=True):
+        wanted = loop(model, inputs, relevance, target, order=order, chunk=1)
+        for row, want in zip(curve.logits, wanted, strict=True):
+            close(
+                row[: len(want)], torch.tensor(want, dtype=torch.float64), tolerance=tolerance(name)
+            )
 
 
 def test_rotary_positions_by_the_longest_text_are_those_of_the_batch():
@@ -215,16 +206,8 @@ def test_attention_that_drops_masked_queries_is_refused(tiny, kernel):
     masking.check(tiny, facts_of(tiny), 7)  # everything stays in view
 
 
-class Averaging(type(cases.tiny_bert())):
-    """It has the modules of BERT, and averages over all rows, also of padding."""
-
-    def forward(self, input_ids, attention_mask, token_type_ids=None):
-        out = self.bert(input_ids, attention_mask, token_type_ids)
-        return SequenceClassifierOutput(logits=self.classifier(out.last_hidden_state.mean(dim=1)))
-
-
 def test_a_class_that_reads_all_rows_is_the_plain_loop_over_whole_texts():
-    model, batch = cases.perturbed(Averaging), cases.tiny_batch()
+    model, batch = cases.perturbed(Mean), cases.tiny_batch()
     a = attribute(model, batch, "loo", batch_size=4)
     check(model, batch, a)
 

@@ -20,8 +20,10 @@ def inputs_of(loaded):
     return loaded.tokenizer(["anna apple bert pen ; anna"], return_tensors="pt")
 
 
-@pytest.mark.parametrize("options", [{}, {"budget": 3}, {"removal": 5}, {"dtype": "bfloat16"}])
-@pytest.mark.parametrize("size", [1, 2, 100])
+@pytest.mark.parametrize(("size", "options"), [
+    (1, {}), (2, {}), (100, {}), (2, {"budget": 3}), (2, {"removal": 5}),
+    (2, {"dtype": "bfloat16"}),
+])  # fmt: skip
 def test_the_losses_that_are_told_are_the_relevance(loaded, size, options):
     inputs, told = inputs_of(loaded), []
     a = attribute(

@@ -125,8 +125,13 @@ def test_fields_of_a_docstring_become_a_list_and_prose_does_not():
     )
 
 
-def test_the_heat_map_of_the_readme_has_a_number_for_every_token_and_method():
-    logits, shares = heat_map().axes
+@pytest.fixture(scope="module")
+def axes():
+    return heat_map().axes
+
+
+def test_the_heat_map_of_the_readme_has_a_number_for_every_token_and_method(axes):
+    logits, shares = axes
     tokens = [label.get_text() for label in logits.get_yticklabels()]
     assert tokens == ["[CLS]", "not", "a", "bad", "film", "[SEP]"]
     numbers = [float(cell.get_text()) for axes in (logits, shares) for cell in axes.texts]
@@ -135,10 +140,10 @@ def test_the_heat_map_of_the_readme_has_a_number_for_every_token_and_method():
     assert sum(rollout) == pytest.approx(1, abs=0.005 * len(tokens))
 
 
-def test_a_larger_logit_of_the_heat_map_has_a_stronger_colour_in_any_column():
-    axes, _ = heat_map().axes
-    strength = 255 - axes.images[0].get_array().min(axis=2).T.ravel().astype(int)
-    numbers = [abs(float(cell.get_text())) for cell in axes.texts]
+def test_a_larger_logit_of_the_heat_map_has_a_stronger_colour_in_any_column(axes):
+    logits, _ = axes
+    strength = 255 - logits.images[0].get_array().min(axis=2).T.ravel().astype(int)
+    numbers = [abs(float(cell.get_text())) for cell in logits.texts]
     pairs = sorted(zip(numbers, strength.tolist(), strict=True))
     assert [ink for _, ink in pairs] == sorted(ink for _, ink in pairs)
 

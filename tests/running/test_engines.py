@@ -15,7 +15,7 @@ import torch
 
 from benchmarks.errors import RunError
 from benchmarks.experiments import rows, text
-from benchmarks.running import blocks, cluster, manifest, runner, sending, threads, workers
+from benchmarks.running import blocks, cluster, manifest, runner, sending, timing, workers
 from benchmarks.running.blocks import block
 from benchmarks.running.workers import in_turn
 from benchmarks.sources import data, models
@@ -32,8 +32,7 @@ def squares(of_block):
 
 def done(folder, measure, engine=workers.IN_PROCESS, blocks=BLOCKS):
     """The table of a run."""
-    task = runner.Task(measure)
-    return runner.read(runner.run(folder, RECORD, blocks, task, engine=engine))
+    return runner.read(runner.run(folder, RECORD, blocks, measure, engine=engine))
 
 
 @pytest.fixture(scope="module")
@@ -45,12 +44,12 @@ def started():
 
 @pytest.fixture
 def engine(started):
-    return cluster.on_ray()
+    return cluster.engine("ray")
 
 
 @pytest.fixture
 def one_thread():
-    with threads.one_thread():
+    with timing.one_thread():
         yield
 
 
@@ -196,8 +195,8 @@ def test_what_a_lost_worker_had_is_tried_alone(monkeypatch):
 def test_a_device_that_the_cluster_lacks_is_refused(started):
     for device in ("cuda", "mps"):
         with pytest.raises(ValueError, match=f"device '{device}': this cluster has 0 GPUs"):
-            cluster.on_ray(device=device)
-    assert cluster.on_ray(device="cpu").device == "cpu"
+            cluster.engine("ray", device=device)
+    assert cluster.engine("ray", device="cpu").device == "cpu"
 
 
 # Without a cluster

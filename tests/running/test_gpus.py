@@ -17,7 +17,7 @@ def one_gpu():
 
 @pytest.mark.skipif(torch.cuda.is_available(), reason="here PyTorch sees a GPU")
 def test_a_worker_gets_the_gpu_and_says_that_pytorch_sees_none(one_gpu):
-    engine = cluster.on_ray()
+    engine = cluster.engine("ray")
     assert engine.device == "cuda:0"
     says = r"a worker on .* got GPU 0 of the cluster, but PyTorch sees none .*--device cpu"
     with pytest.raises(ValueError, match=says):
@@ -27,5 +27,5 @@ def test_a_worker_gets_the_gpu_and_says_that_pytorch_sees_none(one_gpu):
         time.sleep(0.1)
     assert one_gpu.available_resources()["GPU"] == 1  # the worker is gone, and it had the GPU
 
-    assert dict(cluster.on_ray(device="cpu").each(abs, [("one", -1)])) == {"one": 1}
+    assert dict(cluster.engine("ray", device="cpu").each(abs, [("one", -1)])) == {"one": 1}
     assert cluster._Crew(one_gpu, "cuda:0", abs).room() == 1

@@ -23,7 +23,7 @@ def test_a_complete_run_is_read_and_not_measured(folder):
     assert table.equals(pa.concat_tables([pa.table(squares(each)) for each in BLOCKS]))
     assert sorted(contents(folder)) == ["manifest.json", *PARTS, "record.json"]
     assert table.schema.metadata is None
-    found = runner.run(folder, RECORD, BLOCKS, runner.Task(never))
+    found = runner.run(folder, RECORD, BLOCKS, never)
     assert (len(found.commits()), found.texts) == (1, 5)
 
 

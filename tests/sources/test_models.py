@@ -29,9 +29,7 @@ from tests.support.folders import WORDS
 @pytest.fixture
 def editable(checkpoint, tmp_path):
     """A copy of the checkpoint to break."""
-    for file in checkpoint.iterdir():
-        (tmp_path / file.name).write_bytes(file.read_bytes())
-    return tmp_path
+    return folders.copy(checkpoint, tmp_path / "model")
 
 
 def test_the_embedded_classifier_is_float32_in_eval_mode_and_names_its_classes():
@@ -148,24 +146,15 @@ def test_a_mistyped_id_is_named_before_the_hub_is_asked():
             models.load(name)
 
 
-def in_hub_cache(checkpoint, hub, name, revision):
-    """A snapshot as the Hub libraries keep it."""
-    snapshot = hub / f"models--{name.replace('/', '--')}" / "snapshots" / revision
-    snapshot.mkdir(parents=True)
-    for file in checkpoint.iterdir():
-        (snapshot / file.name).write_bytes(file.read_bytes())
-    return snapshot.parents[1]
-
-
 def test_offline_a_cached_hub_id_loads_and_others_name_what_works_without_network(
     checkpoint, tmp_path
 ):
     """One process of its own: the Hub libraries read their settings when they are imported."""
     hub, zero, pinned = tmp_path / "hub", "0" * 40, PINS["models"][PINNED]
-    in_hub_cache(checkpoint, hub, PINNED, pinned)  # at no other revision, main neither
-    cache = in_hub_cache(checkpoint, hub, "someone/tiny-bert", zero)
-    (cache / "refs").mkdir()
-    (cache / "refs" / "main").write_text(zero)
+    folders.in_hub(tmp_path, "model", PINNED, pinned, checkpoint)
+    for main in hub.rglob("refs/main"):  # at no other revision, main neither
+        main.unlink()
+    folders.in_hub(tmp_path, "model", "someone/tiny-bert", "main", checkpoint)
     script = f"""
         import json
         from benchmarks.sources import data, models

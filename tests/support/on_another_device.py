@@ -173,6 +173,8 @@ OF_TEXT = (
     "interactions", "interactions, estimated", "levels",
     "loo of another class", "integrated-gradients of another class",
 )  # fmt: skip
+# GPT-2 runs these cases through the lines that LLaMA runs.
+ALIKE = *OF_ENCODERS, *(x for x in OF_TEXT if x not in ("loo", "mask-relevance"))
 BY_FAMILY = dict.fromkeys(cases.FAMILIES, EVERYWHERE)
 BY_FAMILY |= {
     "bert": FULLY
@@ -180,7 +182,9 @@ BY_FAMILY |= {
     | {"answers": partial(several, make=BertForQuestionAnswering, targets=[None, answer(1, 2)])},
     "gpt2": without(*OF_ENCODERS) | {"audit": audited},
     # Padding on its left makes stock eager LLaMA NaN.
-    "llama": without(*OF_ENCODERS, "attention-rollout", "attention-rollout of another class")
+    "llama": without(
+        *OF_ENCODERS, *ALIKE, "attention-rollout", "attention-rollout of another class"
+    )
     | {"audit": audited, "written": written}
     | {
         "next tokens": partial(several, make=LlamaForCausalLM, targets=[logit(7, at=-2), span(-2)]),

@@ -30,7 +30,7 @@ def never(of_block):
 
 def measure(folder, record=RECORD, blocks=BLOCKS, function=squares, **options):
     """The table of a run."""
-    return runner.read(runner.run(folder, record, blocks, runner.Task(function), **options))
+    return runner.read(runner.run(folder, record, blocks, function, **options))
 
 
 def stopped(folder):
