@@ -15,11 +15,7 @@ import pytest
 import sympy as sp
 
 from lrp_axioms.axioms.decide.identity import differ_at, generic, identical, where
-from lrp_axioms.axioms.rules.norms import (
-    held_deviation,
-    layer_norm,
-    layer_norm_jacobian,
-)
+from lrp_axioms.axioms.rules.norms import held_deviation, layer_norm, layer_norm_jacobian
 
 THEMES = {13: ["Norms", "Conservation", "Gradients"], 23: ["Norms", "Conservation", "Gradients"]}
 DERIVATIONS = {13: ["LayerNorm, deviation held", "RMSNorm, root mean square held"]}

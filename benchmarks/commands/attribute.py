@@ -5,13 +5,7 @@ from typing import Annotated
 
 import typer
 
-from lrp_axioms.benchmarks.commands.console import (
-    check_names,
-    console,
-    loading,
-    mendable,
-    track,
-)
+from lrp_axioms.benchmarks.commands.console import check_names, console, loading, mendable, track
 from lrp_axioms.benchmarks.commands.options import (
     DTYPES,
     Address,

@@ -6,12 +6,7 @@ from typing import Annotated
 
 import typer
 
-from lrp_axioms.benchmarks.commands.console import (
-    check_files,
-    loading,
-    mendable,
-    problems,
-)
+from lrp_axioms.benchmarks.commands.console import check_files, loading, mendable, problems
 from lrp_axioms.benchmarks.commands.explain import is_text, pair
 from lrp_axioms.benchmarks.commands.options import (
     Column,

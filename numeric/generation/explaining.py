@@ -9,12 +9,7 @@ from typing import Any
 
 import torch
 from torch import Tensor
-from transformers import (
-    GenerationConfig,
-    GenerationMixin,
-    PreTrainedModel,
-    PreTrainedTokenizerBase,
-)
+from transformers import GenerationConfig, GenerationMixin, PreTrainedModel, PreTrainedTokenizerBase
 
 from lrp_axioms.axioms.composites import Composite
 from lrp_axioms.numeric.attribution import attribute_each, run_method

@@ -10,11 +10,7 @@ import transformers
 
 from axioms import kinds
 from axioms.audit import PROVED, REFUTED
-from axioms.composites import (
-    ATTNLRP,
-    CP_LRP,
-    bypass_softmax,
-)
+from axioms.composites import ATTNLRP, CP_LRP, bypass_softmax
 from numeric import attribute, audit
 from numeric.auditing import ledger
 from numeric.auditing.capture import capture

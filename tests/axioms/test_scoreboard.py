@@ -8,15 +8,7 @@ import pytest
 import sympy as sp
 
 from axioms import kinds
-from axioms.composites import (
-    ATTNLRP,
-    CP_LRP,
-    DEPASS,
-    GRADIENT_X_INPUT,
-    LIBRAGRAD,
-    MAMBA_LRP,
-    RELP,
-)
+from axioms.composites import ATTNLRP, CP_LRP, DEPASS, GRADIENT_X_INPUT, LIBRAGRAD, MAMBA_LRP, RELP
 from axioms.graph import Node, attend, leaf, linear, parameter
 from axioms.pages.scoreboard import ATTENTION, PAGE, UNITS, as_markdown, filled, witnesses
 from axioms.rewrites.canonizers import canonize, merge

@@ -23,12 +23,7 @@ import pytest
 import sympy as sp
 
 from axioms.decide.identity import differ_at, generic, identical, limit, sign_cases
-from axioms.rules.effects import (
-    integrated_gradients,
-    leave_one_out,
-    mask_relevance,
-    shapley,
-)
+from axioms.rules.effects import integrated_gradients, leave_one_out, mask_relevance, shapley
 from axioms.rules.propagate import explain
 from axioms.rules.attention import taylor
 from axioms.rules.linear import add, epsilon

@@ -5,12 +5,7 @@ from dataclasses import replace
 import pyarrow.parquet as pq
 import pytest
 import torch
-from transformers import (
-    BartConfig,
-    BartForConditionalGeneration,
-    GPT2Config,
-    GPT2LMHeadModel,
-)
+from transformers import BartConfig, BartForConditionalGeneration, GPT2Config, GPT2LMHeadModel
 
 from benchmarks.commands import cutting
 from benchmarks.commands.interactions import MANY

@@ -6,10 +6,7 @@ import pytest
 from tokenizers import Tokenizer
 from tokenizers.models import BPE
 from tokenizers.pre_tokenizers import ByteLevel
-from transformers import (
-    AutoTokenizer,
-    PreTrainedTokenizerFast,
-)
+from transformers import AutoTokenizer, PreTrainedTokenizerFast
 
 from benchmarks.commands.console import invocation
 from benchmarks.commands.targets import parse_target

@@ -9,13 +9,7 @@ import pytest
 
 from axioms import kinds
 from axioms.composites import ATTNLRP, CP_LRP
-from benchmarks.experiments import (
-    open_choices,
-    reproduce,
-    rows,
-    special_tokens,
-    text,
-)
+from benchmarks.experiments import open_choices, reproduce, rows, special_tokens, text
 from benchmarks.experiments.maps import measured
 from benchmarks.experiments.record import Request, experiment
 from benchmarks.sources import models

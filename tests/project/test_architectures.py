@@ -9,15 +9,7 @@ import torch
 from numeric import attribute
 from numeric.models.facts import NO_END, facts_of
 from tests.census import measure, page
-from tests.census.build import (
-    TASKS,
-    UNFIT,
-    Unfit,
-    architectures,
-    build,
-    float64,
-    inputs,
-)
+from tests.census.build import TASKS, UNFIT, Unfit, architectures, build, float64, inputs
 from tests.census.measure import Found
 from tests.census.sizes import END, kinds
 from tests.support import all_commands

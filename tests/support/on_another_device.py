@@ -20,14 +20,7 @@ from benchmarks.experiments import text
 from benchmarks.experiments.rows import Row
 from benchmarks.experiments.softmax_by_layer import layer_errors
 from benchmarks.sources import data, models
-from numeric import (
-    attribute,
-    attribute_each,
-    audit,
-    explain_generation,
-    interactions,
-    sweep,
-)
+from numeric import attribute, attribute_each, audit, explain_generation, interactions, sweep
 from numeric.evaluation.perturbation import perturbation_curves
 from numeric.evaluation.softmax_errors import softmax_errors
 from numeric.methods import prefix

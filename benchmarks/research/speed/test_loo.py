@@ -11,12 +11,7 @@ import warnings
 
 import pytest
 import torch
-from transformers import (
-    BertConfig,
-    BertForSequenceClassification,
-    Qwen2Config,
-    Qwen2ForCausalLM,
-)
+from transformers import BertConfig, BertForSequenceClassification, Qwen2Config, Qwen2ForCausalLM
 
 from lrp_axioms import attribute
 from lrp_axioms.benchmarks.research.speed.usage import operations
