@@ -18,23 +18,10 @@ COLOURS = ["red", "blue", "green", "yellow", "black", "white", "brown", "grey"]
 FOODS = ["apples", "bread", "cheese", "soup", "rice", "fish", "plums", "honey", "eggs", "nuts"]
 ANIMALS = ["dog", "cat", "horse", "bird", "cow", "goat", "duck", "hen"]
 SPOTS = ["house", "tree", "river", "wall", "road", "barn"]
-OPPOSITES = dict(
-    pair.split()
-    for pair in [
-        "hot cold",
-        "old new",
-        "big small",
-        "open closed",
-        "wet dry",
-        "full empty",
-        "clean dirty",
-        "fast slow",
-        "happy sad",
-        "long short",
-        "heavy light",
-        "loud quiet",
-    ]
-)
+OPPOSITES = dict(pair.split() for pair in (
+    "hot cold", "old new", "big small", "open closed", "wet dry", "full empty", "clean dirty",
+    "fast slow", "happy sad", "long short", "heavy light", "loud quiet",
+))  # fmt: skip
 OPPOSITES |= {value: key for key, value in OPPOSITES.items()}
 ADJECTIVES = ["hungry", "tired", "young", "small", "quiet", "thirsty"]
 REASONS = {
