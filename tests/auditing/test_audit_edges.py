@@ -1,6 +1,7 @@
 """Unusual models and calls are audited right, or refused with value, place and next step."""
 
 import math
+from functools import partial
 
 import numpy as np
 import pytest
@@ -10,7 +11,7 @@ from torch import nn
 from axioms import kinds
 from axioms.composites import ATTNLRP, Composite, UnassignedOperation
 from numeric import attribute, audit
-from tests.support import cases
+from tests.support import cases, traces
 from tests.support.audits import eager
 from tests.support.traces import assert_same, contains, snapshot
 
@@ -50,12 +51,7 @@ UNUSUAL = {
 """Stock configurations under which a family runs other code."""
 
 
-def refused(error, model, inputs, *arguments, **options):
-    before = snapshot(model)
-    with pytest.raises(error) as caught:
-        audit(model, inputs, *arguments, **options)
-    assert_same(before, snapshot(model))
-    return str(caught.value)
+refused = partial(traces.refused, call=audit)
 
 
 class Activation(nn.Module):

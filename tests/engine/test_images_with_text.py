@@ -212,30 +212,6 @@ def test_a_compiled_tower_is_refused_by_its_path():
         attribute(model, inputs)
 
 
-class ChannelsFirst(torch.nn.Module):
-    """Embeddings of patches, whose positions are added before channels become the last axis."""
-
-    def __init__(self, inner):
-        super().__init__()
-        self.patch_embeddings, self.positions = inner.patch_embeddings, inner.position_embeddings
-
-    def forward(self, x, **_):
-        patches = self.patch_embeddings.projection(x).flatten(2)
-        return (patches + self.positions[:, 1:].mT).mT
-
-
-def test_positions_added_to_channels_first_keep_patches_apart():
-    model, inputs = with_inputs("vit", IMAGES)
-    vit = model.vit
-    vit.embeddings = ChannelsFirst(vit.embeddings).eval()
-    a = attribute(model, inputs, "gradient-x-input", share="embedding")
-    ends = []
-    with watch(vit.embeddings, ends.append):
-        logits = model(**inputs).logits
-    (c,) = torch.autograd.grad(logits.gather(1, a.target[:, None]).sum(), ends)
-    close(a.relevance, (ends[0].detach() * c).sum(dim=-1))
-
-
 def test_padding_around_a_map_is_no_patch():
     model, inputs = with_inputs("bit", IMAGES)
     a = attribute(model, inputs)

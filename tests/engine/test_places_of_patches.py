@@ -1,5 +1,7 @@
 """Patches are numbered by their place in the image, whatever order the model puts them in."""
 
+from functools import partial
+
 import pytest
 import torch
 from transformers import ViltConfig, ViltForImageAndTextRetrieval
@@ -99,16 +101,6 @@ def test_padding_of_an_image_that_the_model_draws_from_is_refused():
         attribute(model, inputs)
 
 
-MOVES = {
-    "flipped": (lambda x: x.flip(1), lambda x: x.flip(1)),
-    "rolled": (lambda x: x.roll(5, 1), lambda x: x.roll(-5, 1)),
-    "class token last": (
-        lambda x: torch.cat([x[:, 1:], x[:, :1]], dim=1),
-        lambda x: torch.cat([x[:, -1:], x[:, :-1]], dim=1),
-    ),
-}
-
-
 class Moved(torch.nn.Module):
     """Embeddings of a class token and patches that are moved before positions are added."""
 
@@ -121,19 +113,6 @@ class Moved(torch.nn.Module):
         patches = inner.patch_embeddings.projection(pixels).flatten(2).mT
         tokens = torch.cat([inner.cls_token.expand(len(patches), -1, -1), patches], dim=1)
         return self.move(tokens) + inner.position_embeddings
-
-
-@pytest.mark.parametrize("case", MOVES)
-def test_patches_that_are_moved_before_positions_are_added_have_their_own_relevance(case):
-    move, back = MOVES[case]
-    model, images = with_inputs("vit", IMAGES)
-    model.vit.embeddings = Moved(model.vit.embeddings, move).eval()
-    found = attribute(model, images, "gradient-x-input", share="embedding")
-    ends = []
-    with watch(model.vit.embeddings, ends.append):
-        logits = model(**images).logits
-    (c,) = torch.autograd.grad(logits.gather(1, found.target[:, None]).sum(), ends)
-    close(found.relevance, back((ends[0].detach() * c).sum(dim=-1)))
 
 
 class FlippedMap(torch.nn.Module):
@@ -149,13 +128,39 @@ class FlippedMap(torch.nn.Module):
         return (patches + positions).flatten(2).mT
 
 
-def test_a_map_that_is_mirrored_before_positions_are_added_is_read_unmirrored():
+class ChannelsFirst(torch.nn.Module):
+    """Embeddings of patches, whose positions are added before channels become the last axis."""
+
+    def __init__(self, inner):
+        super().__init__()
+        self.patch_embeddings, self.positions = inner.patch_embeddings, inner.position_embeddings
+
+    def forward(self, x, **_):
+        patches = self.patch_embeddings.projection(x).flatten(2)
+        return (patches + self.positions[:, 1:].mT).mT
+
+
+MOVES = {
+    "flipped": (partial(Moved, move=lambda x: x.flip(1)), lambda r: r.flip(1)),
+    "rolled": (partial(Moved, move=lambda x: x.roll(5, 1)), lambda r: r.roll(-5, 1)),
+    "class token last": (
+        partial(Moved, move=lambda x: torch.cat([x[:, 1:], x[:, :1]], dim=1)),
+        lambda r: torch.cat([r[:, -1:], r[:, :-1]], dim=1),
+    ),
+    "a mirrored map": (FlippedMap, lambda r: r.unflatten(1, (4, 4)).flip(2).flatten(1)),
+    "channels first": (ChannelsFirst, lambda r: r),
+}
+"""Embeddings that move patches before positions are added, and the way back of relevance."""
+
+
+@pytest.mark.parametrize("case", MOVES)
+def test_patches_that_are_moved_before_positions_are_added_have_their_own_relevance(case):
+    make, back = MOVES[case]
     model, images = with_inputs("vit", IMAGES)
-    model.vit.embeddings = FlippedMap(model.vit.embeddings).eval()
+    model.vit.embeddings = make(model.vit.embeddings).eval()
     found = attribute(model, images, "gradient-x-input", share="embedding")
     ends = []
     with watch(model.vit.embeddings, ends.append):
         logits = model(**images).logits
     (c,) = torch.autograd.grad(logits.gather(1, found.target[:, None]).sum(), ends)
-    mirrored = (ends[0].detach() * c).sum(dim=-1).unflatten(1, (4, 4))
-    close(found.relevance, mirrored.flip(2).flatten(1))
+    close(found.relevance, back((ends[0].detach() * c).sum(dim=-1)))

@@ -8,6 +8,7 @@ import pytest
 
 from benchmarks.running import runner
 from benchmarks.running.blocks import block
+from tests.support.garbled import places
 
 BLOCKS = [block(0, [2, 0]), block(2, [1, 3]), block(4, [4])]
 RECORD = {"row": {"method": "loo", "options": {"epsilon": 0.1}}, "weights": "abc"}
@@ -53,22 +54,13 @@ PARTS = [f"part-{first:012d}.parquet" for first in (0, 2, 4)]
 PART = PARTS[1]
 
 
-def places(content, place=()):
-    """The places of all values in JSON."""
-    yield place
-    if isinstance(content, list):
-        content = dict(enumerate(content))
-    for key, value in content.items() if isinstance(content, dict) else ():
-        yield from places(value, (*place, key))
-
-
 ODD = (None, -1, 1.5, True, 2**70, "", "../../precious.txt", [], {}, [[]], "\0")
 GONE = object()
 
 
 def garbled(content):
     """JSON with one value replaced, removed or doubled."""
-    for *place, key in filter(None, places(content)):
+    for *place, key in places(content):
         for value in (*ODD, GONE):
             spoilt = json.loads(json.dumps(content))
             inside = reduce(getitem, place, spoilt)

@@ -89,11 +89,11 @@ def failing(model):
     return watch(model.bert.encoder.layer[1].output, fail)
 
 
-def refused(error, model, batch, method="attnlrp", **options):
+def refused(error, model, batch, method="attnlrp", call=attribute, **options):
     """The message of the one error; the model must be as it was."""
     before = snapshot(model)
     with pytest.raises(error) as caught:
-        attribute(model, batch, method, **options)
+        call(model, batch, method, **options)
     assert_same(before, snapshot(model))
     assert type(caught.value) is error
     return str(caught.value)
