@@ -42,7 +42,7 @@ def explain_texts(
     ``texts`` are read in blocks as workers become free, and never held as a whole; ``name`` is
     their source.  ``output``: the folder; a stopped run resumes there.  Lines are ordered by text,
     then by method (``explain_block``); column ``amplified`` is True where rules amplify relevance
-    (``numeric.methods.amplification``).
+    (``lrp_axioms.numeric.methods.amplification``).
     Raises ValueError for a text that cannot be explained, and RunError for a folder of other texts.
     """
     if isinstance(texts, str) or isinstance(methods, str) or not methods:
