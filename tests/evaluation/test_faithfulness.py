@@ -193,6 +193,8 @@ WRONG = {
     "a result": ({"relevance": SimpleNamespace(relevance=1)}, "relevance is object of shape ()"),
     "seed": ({"seed": -1, "top": 0}, "top=0: pass...\nseed=-1: pass a whole number, at least 0"),
     "no seed": ({"seed": None}, "seed=None: pass a whole number, at least 0"),
+    "no memory": ({"memory": 0, "measures": ["MoRF"]}, "memory=0: pass a number of bytes"),
+    "little memory": ({"memory": 100, "measures": ["MoRF"]}, "memory=100: one copy"),
     "target": ({"target": 7}, "target [7] out of range"),
     "fixed": ({"fixed": [[1, 0]]}, "fixed is int64 of shape (1, 2); pass True or False (batch, t"),
     "all fixed": ({"fixed": np.ones((2, 6), bool)}, "no token to remove in examples [0, 1]"),
