@@ -51,7 +51,8 @@ def _name(part: sp.Expr) -> sp.Expr:
     if part.is_NumberSymbol:
         return sp.Symbol(str(part))
     if isinstance(part, sp.Max) and part.args[0] == 0 and len(part.args) == 2:
-        size, rest = canonical(part.args[1]).as_content_primitive()  # size > 0
+        size, rest = canonical(part.args[1]).as_content_primitive()
+        # max(0, 2 a) is 2 max(0, a)
         return size * sp.Symbol(f"Max[0, {rest}]")
     return sp.Symbol(f"{part.func}[{', '.join(str(canonical(a)) for a in part.args)}]")
 

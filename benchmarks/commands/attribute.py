@@ -95,7 +95,7 @@ def attribute(
         )
     if amplified:
         console.print(
-            f"relevance of {amplified} lines is amplified (column amplified): its sizes add up to "
+            f"lines with amplified relevance (column amplified): {amplified}; its sizes add up to "
             "many times the logit and the gradient; lrp-axioms audit tells where, for one text",
             soft_wrap=True,
         )

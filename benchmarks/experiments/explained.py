@@ -122,7 +122,7 @@ def _amplified(row, classifier, data, table):
     found = torch.zeros(len(lines), dtype=torch.bool)
     rules = {method: METHODS[method].composite for method in row.variants if method in WITH_LEMMAS}
     beyond = amplification.beside_logit(sizes, logits)
-    doubtful = {n for (method, n), at in lines.items() if method in rules and beyond[at]}
+    doubtful = sorted({n for (method, n), at in lines.items() if method in rules and beyond[at]})
     for shard in text.shards(classifier, data, doubtful):
         at = {method: [lines[method, n] for n in shard] for method in rules}
         target = targets[next(iter(at.values()))]  # all methods explain one prediction

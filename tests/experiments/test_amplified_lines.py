@@ -83,7 +83,7 @@ def test_the_command_counts_them(run, tmp_path, monkeypatch):
     given = ("attribute", tmp_path / "texts.txt", "--output", tmp_path / "found")
     code, out, err = run(*given, "--method", "attnlrp,loo")
     assert (code, err) == (0, "")
-    assert "relevance of 6 lines is amplified (column amplified)" in " ".join(out.split())
+    assert "lines with amplified relevance (column amplified): 6;" in " ".join(out.split())
     monkeypatch.undo()
     code, _, err = run(*given, "--method", "attnlrp,loo")
     assert (code, "amplified_beyond" in err) == (2, True)

@@ -4,6 +4,7 @@ import pytest
 import torch
 
 from numeric import attribute
+from numeric.methods.catalogue import METHODS
 from numeric.methods.removals import REMOVALS
 from tests.support.traces import contains, refused
 
@@ -58,6 +59,8 @@ def test_leave_one_out_is_the_loop(tiny, batch, removal, batch_size):
     a = attribute(tiny, batch, "loo", removal=removal, batch_size=batch_size)
     want = loop(tiny, batch, a.target, LOOPS[removal])
     torch.testing.assert_close(a.relevance, want, rtol=1e-10, atol=1e-10)
+    defaults = {key: x for key, x in METHODS["loo"].options.items() if key != "each"}
+    assert a.options == defaults | {"removal": removal, "batch_size": batch_size}
 
 
 @pytest.mark.parametrize("removal", LOOPS)
