@@ -15,7 +15,7 @@ from typing import Any, TypeAlias
 import numpy as np
 import torch
 from torch import Tensor, nn
-from transformers import PreTrainedModel
+from transformers import PreTrainedModel, PreTrainedTokenizerBase
 
 from lrp_axioms.axioms.composites import GRADIENT_X_INPUT, Composite
 from lrp_axioms.numeric.engine import scope
@@ -95,6 +95,7 @@ def patching(
     methods: Mapping[str, str | Composite],
     *,
     target: Label | Target = None,
+    tokenizer: PreTrainedTokenizerBase | None = None,
     paths: Mapping[str, Sequence[str]] | None = None,
     size: float = 1.0,
 ) -> Patched:
@@ -102,8 +103,9 @@ def patching(
 
     ``clean`` and ``corrupted`` are batches of one text with equal numbers of tokens; without
     ``corrupted`` (None) zeros are patched in, and the prediction is the relevance itself.
-    ``target`` is read in the clean run, as in ``attribute``.  ``paths``: by kind of place, one
-    module per layer, by default ``places(model)``.  ``size``: the part of the change that is made.
+    ``target`` and ``tokenizer`` are as in ``attribute``; the clean run is read.  ``paths``: by kind
+    of place, one module per layer, by default ``places(model)``.  ``size``: the part of the change
+    that is made.
     Each of ``methods``, all by rules, takes one forward pass, and each place one forward pass of as
     many copies as there are tokens.
     Raises ValueError for inputs that ``attribute`` refuses, for more than one text, for texts of
@@ -116,7 +118,8 @@ def patching(
         batch = prepare(model, clean, targets=[target]).of_text()
         other = None if corrupted is None else prepare(model, corrupted)
         _check(batch, other)
-        text = _Text(model, batch, Readout.of(model, batch, [target]), torch.zeros(()))
+        readout = Readout.of(model, batch, [target], tokenizer=tokenizer)
+        text = _Text(model, batch, readout, torch.zeros(()))
         text, x, norms = text.seen(flat)
         there = {} if other is None else text.seen(flat, other)[1]
         change = {path: size * (x[path] - there.get(path, 0)) for path in flat}

@@ -26,17 +26,16 @@ import numpy as np
 import torch
 from torch import Tensor, nn
 from torch.nn import functional
-from transformers import PreTrainedModel
+from transformers import PreTrainedModel, PreTrainedTokenizerBase
 
 from lrp_axioms.numeric.engine.blocks import Block, outside
 from lrp_axioms.numeric.evaluation.correlation import pearson
-from lrp_axioms.numeric.models import families, heads
+from lrp_axioms.numeric.models import families
 from lrp_axioms.numeric.models.batches import Batch
 from lrp_axioms.numeric.models.inputs import prepare
 from lrp_axioms.numeric.models.patches import attention_implementation, twin
 from lrp_axioms.numeric.models.places import Places
 from lrp_axioms.numeric.targets import Label, Target
-from lrp_axioms.numeric.targets.chosen import Rows
 from lrp_axioms.numeric.targets.readout import Readout
 
 
@@ -104,38 +103,47 @@ class _Seen:
 
 
 def softmax_errors(
-    model: PreTrainedModel, inputs: Mapping[str, Tensor], *, target: Label | Target = None
+    model: PreTrainedModel,
+    inputs: Mapping[str, Tensor],
+    *,
+    target: Label | Target = None,
+    tokenizer: PreTrainedTokenizerBase | None = None,
 ) -> SoftmaxErrors:
     """Measures structural bias and linearization error by layer (Sec. 3.2; theorems 18 to 20).
 
-    ``inputs`` and ``target`` are as in ``attribute``.  The forward pass runs in the model's
-    dtype, everything after it in float32 or wider; the model is left as it was.
+    ``inputs``, ``target`` and ``tokenizer`` are as in ``attribute``.  The forward pass runs in the
+    model's dtype, everything after it in float32 or wider; the model is left as it was.
     Raises ValueError for inputs that ``attribute`` refuses, for models without a known attention,
     and for rows with one key, without which nothing is left.
     """
-    layers = [errors_of(messages) for messages in row_messages(model, inputs, target=target)]
+    found = row_messages(model, inputs, target=target, tokenizer=tokenizer)
+    layers = [errors_of(messages) for messages in found]
     return SoftmaxErrors(
         **{name: np.stack([layer[name] for layer in layers], axis=1) for name in layers[0]}
     )
 
 
 def row_messages(
-    model: PreTrainedModel, inputs: Mapping[str, Tensor], *, target: Label | Target = None
+    model: PreTrainedModel,
+    inputs: Mapping[str, Tensor],
+    *,
+    target: Label | Target = None,
+    tokenizer: PreTrainedTokenizerBase | None = None,
 ) -> list[Messages]:
     """Returns every key's messages in every row, by layer; arguments as in `softmax_errors`."""
     with outside(), torch.inference_mode(mode=False):
         batch = prepare(model, inputs, targets=[target]).of_text()
         with torch.autocast(batch.device.type, enabled=False):
-            seen, gradients = _observe(model, batch, target)
+            readout = Readout.of(model, batch, [target], tokenizer=tokenizer)
+            seen, gradients = _observe(model, batch, readout)
             present = batch.attention_mask == 1
             return [_messages(s, g, present) for s, g in zip(seen, gradients, strict=True)]
 
 
 def _observe(
-    model: PreTrainedModel, batch: Batch, target: Label | Target
+    model: PreTrainedModel, batch: Batch, readout: Readout
 ) -> tuple[list[_Seen], tuple[Tensor, ...]]:
     """Returns all attention layers in the order of the forward pass, and df_c/dO of each."""
-    readout = Readout.of(model, batch, [target])
     model = twin(model)
     modules = list(model.modules())
     readouts = [
@@ -148,9 +156,8 @@ def _observe(
         )
     attention_implementation(modules, "sdpa")
     with torch.enable_grad(), _Observer(model) as observer:
-        logits = heads.read(model, model(**batch.arguments()), of=heads.CLASSES)
+        rows = readout.run(model, batch.arguments())
     with torch.enable_grad():
-        rows = Rows(logits[:, None], None)
         (chosen,) = readout.choose(rows).targets
         outs = [layer.out for layer in observer.seen]
         return observer.seen, torch.autograd.grad(chosen.of(rows).sum(), outs)

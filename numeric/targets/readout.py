@@ -191,13 +191,16 @@ def read(
     inputs: Mapping[str, Tensor],
     output: ModelOutput,
     target: Label | Target = None,
+    *,
+    tokenizer: PreTrainedTokenizerBase | None = None,
 ) -> Tensor:
     """Returns the explained number of every example, (batch,), in the ``output`` on ``inputs``.
 
     For code of yours that runs the model, such as a block of ``propagation``: call it inside the
-    block.  ``inputs`` and ``target``, and the errors, as in ``attribute``.
+    block.  ``inputs``, ``target`` and ``tokenizer``, and the errors, are as in ``attribute``.
     """
-    readout = Readout.of(model, prepare(model, inputs, targets=[target]), [target])
+    batch = prepare(model, inputs, targets=[target])
+    readout = Readout.of(model, batch, [target], tokenizer=tokenizer)
     logits = heads.read(model, output, of=readout.head)
     rows = Rows(logits[:, None] if readout.head == CLASSES else logits, None)
     (chosen,) = readout.choose(rows).targets

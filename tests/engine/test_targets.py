@@ -2,9 +2,12 @@
 
 import pytest
 import torch
+from transformers import AutoModelForMaskedLM, AutoTokenizer
 
 from axioms.composites import ATTNLRP, CP_LRP, GRADIENT_X_INPUT
 from numeric import attribute, attribute_each, audit, propagation
+from numeric.evaluation.patching import patching
+from numeric.evaluation.softmax_errors import softmax_errors
 from numeric.targets import answer, log_probability, logit, span
 from numeric.targets.readout import read
 from tests.census.build import ANSWERS, MASKED, TAGS, with_inputs
@@ -12,6 +15,7 @@ from tests.census.build import CAUSAL as NEXT
 from tests.census.measure import without_shifts
 from tests.support import cases
 from tests.support.cases import close
+from tests.support.heads import write_heads
 from tests.support.loops import left_out
 from tests.support.traces import contains, refused, watch
 
@@ -253,3 +257,23 @@ def test_code_of_ones_own_reads_it_from_an_output():
     word = attribute(model, batch, "cp-lrp", answer(2, 4), share="word")
     relevance = (words * seen[0]).sum(-1).detach() * batch["attention_mask"]
     close(relevance, word.relevance)
+
+
+NUMBERS = {
+    "read": lambda model, inputs, **given: read(model, inputs, model(**inputs), **given),
+    "patching": lambda model, inputs, **given: patching(
+        model, inputs, None, {"attnlrp": "attnlrp"}, **given
+    ).predicted["attnlrp"]["MLP output"],
+    "softmax errors": lambda *given, **named: softmax_errors(*given, **named).value_r,
+}
+
+
+@pytest.mark.parametrize("asked", NUMBERS)
+def test_a_tokenizer_names_the_target_and_the_mask_for_every_question(asked, checkpoint, tmp_path):
+    folder = write_heads(checkpoint, tmp_path) / "masked"
+    model = AutoModelForMaskedLM.from_pretrained(folder).eval()
+    tokenizer = AutoTokenizer.from_pretrained(folder)
+    inputs = dict(tokenizer(["a [MASK] film"], return_tensors="pt"))
+    by_name = NUMBERS[asked](model, inputs, target="fine", tokenizer=tokenizer)
+    column = logit(tokenizer.convert_tokens_to_ids("fine"), at=2)
+    close(torch.as_tensor(by_name), torch.as_tensor(NUMBERS[asked](model, inputs, target=column)))
