@@ -66,7 +66,7 @@ def explain_texts(
     classifier = text.placed(classifier, row, engine)
     beyond = [amplification.BESIDE_LOGIT, amplification.BESIDE_GRADIENT, amplification.BESIDE_HELD]
     about = text.of_model(classifier, engine) | {
-        "block": [blocks.ROWS, blocks.LETTERS],
+        "block": [*blocks.ROWS, blocks.LETTERS],
         "amplified_beyond": beyond,
     }
     most = about["tokens_at_most"]

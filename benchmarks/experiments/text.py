@@ -32,7 +32,6 @@ from lrp_axioms.numeric.evaluation.perturbation import ORDERS, perturbation_curv
 from lrp_axioms.numeric.layer_mixes import sweep
 from lrp_axioms.numeric.methods import amplification
 from lrp_axioms.numeric.models import families
-from lrp_axioms.numeric.models.batches import Batch
 from lrp_axioms.numeric.models.facts import facts_of
 from lrp_axioms.numeric.models.inputs import prepare
 
@@ -177,16 +176,15 @@ def maps(row: Row, classifier: Classifier, data: Texts, shard: Sequence[int]) ->
     """Explains the predicted class, or next token, by every variant, with its curves."""
     model = classifier.model
     inputs, special = in_batch(classifier, data, shard)
-    batch = prepare(model, inputs)
-    variants = row.composites(batch.facts.layers)
+    variants = row.composites(facts_of(model).layers)
     if row.sweep:
-        target, found = _explain_mixes(model, batch, [v.method for v in variants.values()])
+        target, found = _explain_mixes(model, inputs, [v.method for v in variants.values()])
     else:
         target, found = None, []
         for variant in variants.values():  # the first one predicts
-            found.append(_explain(classifier, batch, target, variant))
+            found.append(_explain(classifier, inputs, target, variant))
             target = found[0].target
-    present = (batch.attention_mask == 1).cpu()
+    present = inputs.get("attention_mask", torch.ones_like(special)) == 1
     rows = lambda x: [line[p].tolist() for line, p in zip(x.cpu(), present, strict=True)]
     lengths = present.sum(dim=1).tolist()
     columns: dict[str, list] = {
@@ -208,6 +206,7 @@ def maps(row: Row, classifier: Classifier, data: Texts, shard: Sequence[int]) ->
         first = [next(n for n, x in enumerate(relevances) if x.equal(r)) for r in relevances]
         places = sorted(set(first))  # some methods have one map
         unequal = [relevances[n] for n in places]
+        batch = prepare(model, inputs)
         found_curves = perturbation_curves(model, batch, unequal, target, chunk=data.chunk)
         curves = [found_curves[places.index(n)] for n in first]
         for n, order in enumerate(ORDERS):
@@ -229,11 +228,10 @@ def _in_dtype(classifier, dtype):
     return replace(classifier, model=copy.deepcopy(classifier.model).to(dtype))
 
 
-def _explain(classifier: Classifier, batch: Batch, target, variant: Variant) -> Attribution:
+def _explain(classifier: Classifier, inputs, target, variant: Variant) -> Attribution:
     model, options = classifier.model, dict(variant.options)
     if options.get("removal") == MASK:
         options["removal"] = classifier.tokenizer.mask_token_id
-    inputs = batch.arguments()
     # Rows compare rules, amplifying ones among them.
     with amplification.left_out() if isinstance(variant.method, Composite) else nullcontext():
         found = attribute(model, inputs, variant.method, target, **options)
@@ -247,13 +245,13 @@ def _explain(classifier: Classifier, batch: Batch, target, variant: Variant) -> 
     return Attribution(**vars(found) | less | {"details": {}})
 
 
-def _explain_mixes(model, batch: Batch, composites) -> tuple[Tensor, list[Attribution]]:
+def _explain_mixes(model, inputs, composites) -> tuple[Tensor, list[Attribution]]:
     """Returns the predicted targets, and the results of ``attribute`` for all composites.
 
     All come from one forward pass.
     """
     with amplification.left_out():  # as in _explain
-        found = sweep(model, batch.arguments(), composites)
+        found = sweep(model, inputs, composites)
     each = zip(found.relevance, found.logit, found.residual, composites, strict=True)
     return found.target, [
         Attribution(r, found.target, y, rest, c.name, {}, {}) for r, y, rest, c in each

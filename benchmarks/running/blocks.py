@@ -6,7 +6,8 @@ from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 from itertools import chain
 
-ROWS, LETTERS = 512, 2**20  # most texts and letters of a block; it has at least one text
+ROWS = 512, 2048  # most texts of the first block, and of any: large blocks need less padding
+LETTERS = 2**20  # most letters of a block; it has at least one text
 
 
 @dataclass(frozen=True)
@@ -23,21 +24,26 @@ class Block:
 
 
 def read_ahead(texts: Iterable[str]) -> Iterator[str]:
-    """Returns all texts; reads about one block of them at once."""
+    """Returns all texts; reads about the first block of them at once."""
     texts, held, letters = iter(texts), [], 0
     for text in texts:
         held.append(text)
         letters += len(text)
-        if len(held) == ROWS or letters > LETTERS:
+        if len(held) == ROWS[0] or letters > LETTERS:
             break
     return chain(held, texts)
 
 
 def blocks(texts: Iterable[str]) -> Iterator[Block]:
-    """Yields blocks of texts; their ends depend only on the texts before them."""
+    """Yields blocks of texts; their ends depend only on the texts before them.
+
+    A block has as many texts as all before it, within ``ROWS``: so that a small data set has
+    blocks for several workers.
+    """
     first, held, letters = 0, [], 0
     for text in texts:
-        if held and (len(held) == ROWS or letters + len(text) > LETTERS):
+        most = min(max(ROWS[0], first), ROWS[1])
+        if held and (len(held) == most or letters + len(text) > LETTERS):
             yield block(first, held)
             first, held, letters = first + len(held), [], 0
         held.append(text)

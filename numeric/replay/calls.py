@@ -18,9 +18,9 @@ from lrp_axioms.numeric.replay.tape import Play, Recorder
 from lrp_axioms.numeric.replay.unchanged import Snapshot, is_watched
 from lrp_axioms.numeric.targets.readout import Found, Readout, Run
 
-AFTER = 8  # calls of one shape that run as they are; the number doubles at every change
+AFTER = 12  # calls of one shape that run as they are; the number doubles at every change
 LARGEST = 8192  # tokens of a batch: beside more operations on tensors, Python takes no time
-TAPES = 32  # of one model
+TAPES = 64  # of one model
 MODELS = 4
 NO_TWIN = {"at": None, "positions": None, "channels": False, "checkpoint": False}
 """Options without which ``lrp`` runs the model itself, and returns nothing further."""
@@ -114,7 +114,8 @@ def _shape(run: Run, batch: Batch, readout: Readout) -> tuple[Hashable, list[Ten
     named = [(n, name, x) for n, each in enumerate(records) for name, x in each.items()]
     tensors = [(n, name, x) for n, name, x in named if isinstance(x, Tensor)]
     layouts = tuple((n, name, x.shape, x.stride(), x.dtype, x.device) for n, name, x in tensors)
-    key = repr((own, dict(rules.rules), overrides)), readout.head, len(records), layouts
+    padded = bool((batch.attention_mask != 1).any())  # models look at it
+    key = repr((own, dict(rules.rules), overrides)), readout.head, len(records), layouts, padded
     return key, [x for *_, x in tensors]
 
 

@@ -241,6 +241,16 @@ def test_several_threads_share_tapes():
         assert_equal(each, wanted[n % 4])
 
 
+def test_texts_with_and_without_padding_are_both_replayed():
+    model, inputs = cases.tiny_bert(), cases.tiny_batch()
+    whole = inputs | {"attention_mask": torch.ones_like(inputs["input_ids"])}
+    padded = whole | {"attention_mask": whole["attention_mask"].index_fill(1, torch.tensor(-1), 0)}
+    wanted = [by_rules(model, batch) for batch in (whole, padded)]
+    for batch, want in [*zip((whole, padded), wanted, strict=True)] * 4:
+        assert_equal(attribute(model, batch), want)
+    assert len(proved(model)) == 2
+
+
 def test_a_model_that_is_not_stock_has_no_tape():
     model, inputs = cases.tiny_bert(), cases.tiny_batch()
     model.dropout = torch.nn.Sequential(torch.nn.Identity()).eval()

@@ -1,6 +1,6 @@
 """Overhead of blocks and files, and gain of a second worker, as ratios within one run.
 
-python -m benchmarks.research.speed.scale.throughput [--gradient [--base]] [--workers]
+python -m benchmarks.research.speed.scale.throughput [FILE] [--gradient [--base]] [--workers]
 
 The overhead is measured in processor time, which other programs hardly change: ``attribute``
 against a plain loop that explains the same blocks and writes them to one file.  --gradient measures
@@ -29,7 +29,7 @@ from lrp_axioms.benchmarks.experiments.rows import Row
 from lrp_axioms.benchmarks.running import blocks
 from lrp_axioms.benchmarks.running.timing import alternate, one_thread, plain_gradient
 from lrp_axioms.benchmarks.running.workers import IN_PROCESS, Engine
-from lrp_axioms.benchmarks.sources import data, models
+from lrp_axioms.benchmarks.sources import data, models, streams
 
 ROW = Row(
     name="found",
@@ -41,13 +41,14 @@ ROW = Row(
 )
 
 
-def sentences(count: int) -> list[str]:
-    """Repeats the embedded sentences."""
-    return list(itertools.islice(itertools.cycle(data.load().texts), count))
+def sentences(count: int, file: str | None = None) -> list[str]:
+    """Reads the first texts of a file, or repeats the embedded sentences."""
+    found = streams.texts(file) if file else itertools.cycle(data.load().texts)
+    return list(itertools.islice(found, count))
 
 
 def plain(classifier: models.Classifier, texts: list[str]) -> None:
-    text.check(classifier, data.unlabelled("first", texts[: blocks.ROWS]), [ROW])
+    text.check(classifier, data.unlabelled("first", texts[: blocks.ROWS[0]]), [ROW])
     with tempfile.TemporaryDirectory() as folder:
         writer = None
         for block in blocks.blocks(texts):
@@ -86,21 +87,23 @@ def of_base_size() -> models.Classifier:
     return replace(found, model=BertForSequenceClassification(config).eval())
 
 
-def overhead(count: int, repeats: int) -> list[float]:
-    given = models.load(), sentences(count)
+def overhead(texts: list[str], repeats: int) -> list[float]:
+    given = models.load(), texts
     functions = {"plain": partial(plain, *given), "ours": partial(ours, *given)}
     return ratios(functions, repeats=repeats, clock=time.process_time)
 
 
-def pace(count: int, repeats: int, classifier: models.Classifier | None = None) -> list[float]:
-    given = classifier or models.load(), sentences(count)
+def pace(
+    texts: list[str], repeats: int, classifier: models.Classifier | None = None
+) -> list[float]:
+    given = classifier or models.load(), texts
     functions = {"ours": partial(ours, *given), "gradient": partial(gradient, *given)}
     return ratios(functions, repeats=repeats, clock=time.process_time)
 
 
-def workers(count: int, repeats: int) -> list[float]:
+def workers(texts: list[str], repeats: int) -> list[float]:
     """Divides the pace of two workers by the pace of one, per repeat."""
-    classifier, texts = models.load(), sentences(count)
+    classifier = models.load()
     pairs = ([rate(number, classifier, texts) for number in (1, 2)] for _ in range(repeats))
     return [two / one for one, two in pairs]
 
@@ -132,6 +135,7 @@ def rate(number: int, classifier: models.Classifier, texts: list[str]) -> float:
 
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
+    parser.add_argument("file", nargs="?", help="texts, in place of the embedded sentences")
     parser.add_argument("--texts", type=int, default=1024)
     parser.add_argument("--repeats", type=int, default=5)
     parser.add_argument("--gradient", action="store_true", help="by a loop of gradient × input")
@@ -146,7 +150,7 @@ def main() -> None:
         measure, name = workers, "pace of two workers over one"
     print(f"{os.getloadavg()[0]:.1f} programs at work on {os.cpu_count()} cores")
     with one_thread():
-        found = measure(chosen.texts, chosen.repeats)
+        found = measure(sentences(chosen.texts, chosen.file), chosen.repeats)
     print(f"{name}: {statistics.median(found):.3f} [{min(found):.3f}, {max(found):.3f}]")
 
 
