@@ -86,9 +86,8 @@ def parsed() -> tuple[models.Classifier, Sequence[str]]:
     parser.add_argument("--dataset", default="sst2", help="sst2 or imdb")
     parser.add_argument("--data-dir", type=Path, help="folder of the data set; otherwise the Hub")
     parser.add_argument("--examples", type=int)
-    parser.add_argument("--training", action="store_true", help="read the training texts")
     given = parser.parse_args()
-    texts = data.load(given.dataset, data_dir=given.data_dir, training=given.training)
+    texts = data.load(given.dataset, data_dir=given.data_dir)
     classifier = models.load(given.model)
     classifier.model.double()
     return classifier, texts.first(given.examples).texts

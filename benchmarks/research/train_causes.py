@@ -40,9 +40,9 @@ def tokenizer(ids: dict[str, int] = ID, splits=WhitespaceSplit) -> PreTrainedTok
     )
 
 
-def network(seed: int = SEED, words: int = len(VOCABULARY)) -> LlamaForCausalLM:
+def network(words: int = len(VOCABULARY)) -> LlamaForCausalLM:
     """Makes a small model of the LLaMA architecture with random weights."""
-    torch.manual_seed(seed)
+    torch.manual_seed(SEED)
     config = LlamaConfig(
         vocab_size=words,
         hidden_size=128,
@@ -178,12 +178,12 @@ def descent(model, steps: int, rate: float, *, decay: float = 0.1, warm: float =
     return optimizer, torch.optim.lr_scheduler.LambdaLR(optimizer, pace)
 
 
-def train(model, *, steps: int, size: int, rate: float, seed: int, say=print) -> None:
+def train(model) -> None:
     """Trains by AdamW on the weighted cross-entropy of the next word, with a linear decay."""
-    optimizer, schedule = descent(model, steps, rate)
+    optimizer, schedule = descent(model, STEPS, RATE)
     shares = dict.fromkeys(TASKS, 1.0)
-    start, drawn = time.perf_counter(), batches(random.Random(seed), size, steps, shares)
-    for step, (ids, weights) in zip(range(steps), drawn, strict=False):
+    start, drawn = time.perf_counter(), batches(random.Random(SEED), BATCH, STEPS, shares)
+    for step, (ids, weights) in zip(range(STEPS), drawn, strict=False):
         model.train()
         loss = learn(model, ids, weights, optimizer, schedule)
         if step % EVERY == EVERY - 1:
@@ -195,21 +195,17 @@ def train(model, *, steps: int, size: int, rate: float, seed: int, say=print) ->
                 for task in TASKS
             )
             seconds = time.perf_counter() - start
-            say(f"{step + 1} {seconds:.0f} s, loss {loss.item():.3f}: {shown}", flush=True)
+            print(f"{step + 1} {seconds:.0f} s, loss {loss.item():.3f}: {shown}", flush=True)
 
 
 def main() -> None:
     """Trains with one thread, prints how far it is, and writes model and tokenizer."""
     parser = argparse.ArgumentParser(description=main.__doc__)
     parser.add_argument("folder", type=Path)
-    parser.add_argument("--steps", type=int, default=STEPS)
-    parser.add_argument("--batch", type=int, default=BATCH)
-    parser.add_argument("--rate", type=float, default=RATE)
-    parser.add_argument("--seed", type=int, default=SEED)
     options = parser.parse_args()
     torch.set_num_threads(1)
-    model = network(options.seed)
-    train(model, steps=options.steps, size=options.batch, rate=options.rate, seed=options.seed)
+    model = network()
+    train(model)
     model.eval().to(torch.float16).save_pretrained(options.folder)
     tokenizer().save_pretrained(options.folder)
     for (task, distance), share in accuracies(model.float(), 1000).items():

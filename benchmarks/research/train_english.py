@@ -55,7 +55,7 @@ def main() -> None:
     parser.add_argument("folder", type=Path)
     options = parser.parse_args()
     torch.set_num_threads(1)
-    rng, model = random.Random(SEED), network(SEED, len(ID))
+    rng, model = random.Random(SEED), network(len(ID))
     optimizer, schedule = descent(model, STEPS, RATE)
     shares = {kind.__name__: 1.0 for kind in english.KINDS}
     for step in range(STEPS):

@@ -10,7 +10,7 @@ from dataclasses import replace
 from pathlib import Path
 
 from lrp_axioms.benchmarks.experiments import rows, text
-from lrp_axioms.benchmarks.experiments.maps import AOPC, CURVES, Measured, means, measured
+from lrp_axioms.benchmarks.experiments.maps import Measured, measured
 from lrp_axioms.benchmarks.experiments.record import interval, number
 from lrp_axioms.benchmarks.experiments.trade_off import trade_off
 from lrp_axioms.benchmarks.sources import data, models
@@ -31,14 +31,13 @@ def measure(
     output: Path,
     *,
     names: Sequence[str] = ROWS,
-    curves: bool = False,
 ) -> Measured:
-    """Measures rows on one model; ``curves``: with MoRF and LeRF, for the rows that have them."""
+    """Measures rows on one model, without curves."""
     classifier = models.load(model)
     found = []
     for name in names:
         row = rows.load(name.format(texts.config))
-        row = replace(row, dataset=texts.name, curves=curves and row.curves)
+        row = replace(row, dataset=texts.name, curves=False)
         found.append(text.run(row, classifier, texts, output=output / Path(model).name))
     return measured(found)
 
@@ -59,20 +58,6 @@ def agreement(found: dict[str, Measured]) -> Iterator[str]:
             yield f"| {' | '.join(shown)} |"
 
 
-def faithfulness(found: dict[str, Measured]) -> Iterator[str]:
-    """Yields lines of Markdown: mean logits and drops while tokens are removed."""
-    keys = [*CURVES, "Δ", *AOPC]
-    yield f"| model | method | {' | '.join(keys)} |"
-    yield f"|---|---|{'--:|' * len(keys)}"
-    for model, of_model in found.items():
-        for label, maps in of_model.maps.items():
-            if not {*CURVES.values()} <= {*maps.values}:
-                continue
-            values = {key: maps.values[x] for key, x in (CURVES | AOPC).items()}
-            row = means(values | {"Δ": values["LeRF"] - values["MoRF"]})
-            yield f"| {model} | {label} | {' | '.join(interval(key)(row) for key in keys)} |"
-
-
 def main(argv: Sequence[str] | None = None) -> None:
     """Measures model by model, and prints the table of all."""
     parser = ArgumentParser(description=main.__doc__)
@@ -80,20 +65,12 @@ def main(argv: Sequence[str] | None = None) -> None:
     parser.add_argument("--dataset", choices=data.DATASETS, default="embedded")
     parser.add_argument("--data-dir", type=Path)
     parser.add_argument("--examples", type=int, help="default: all texts")
-    parser.add_argument("--curves", action="store_true", help="MoRF and LeRF, too")
     parser.add_argument("--output", type=Path, default=Path("results/judges"))
     options = parser.parse_args(argv)
     texts = data.load(options.dataset, data_dir=options.data_dir).first(options.examples)
-    found = {
-        Path(model).name: measure(model, texts, options.output, curves=options.curves)
-        for model in options.models
-    }
+    found = {Path(model).name: measure(model, texts, options.output) for model in options.models}
     for line in agreement(found):
         print(line)
-    if options.curves:
-        print()
-        for line in faithfulness(found):
-            print(line)
 
 
 if __name__ == "__main__":

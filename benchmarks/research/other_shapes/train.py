@@ -127,9 +127,7 @@ def train(
     *,
     words: PreTrainedTokenizerBase,
     epochs: int = EPOCHS,
-    rate: float = RATE,
     seed: int = 0,
-    say=print,
 ) -> None:
     """Trains by AdamW on the squared error of logits and the cross-entropy, with a linear decay.
 
@@ -137,7 +135,7 @@ def train(
     """
     rng = torch.Generator().manual_seed(seed)
     steps = epochs * -(-len(ids) // BATCH)
-    optimizer, schedule = descent(model, steps, rate, decay=0.05, warm=WARM * steps)
+    optimizer, schedule = descent(model, steps, RATE, decay=0.05, warm=WARM * steps)
     special = torch.tensor(words.all_special_ids)
     start = time.process_time()
     for epoch in range(epochs):
@@ -157,17 +155,15 @@ def train(
             schedule.step()
             total += loss.item() * len(part)
         seconds = time.process_time() - start
-        say(f"epoch {epoch + 1}: loss {total / len(ids):.3f}, {seconds:.0f} s", flush=True)
+        print(f"epoch {epoch + 1}: loss {total / len(ids):.3f}, {seconds:.0f} s", flush=True)
 
 
 def main(arguments: Sequence[str] | None = None) -> None:
     """Trains with one thread, prints how far it is, and writes models and tokenizers."""
     parser = argparse.ArgumentParser(description=main.__doc__)
     parser.add_argument("folder", type=Path)
-    parser.add_argument("--shapes", nargs="+", choices=SHAPES, default=[*SHAPES])
     parser.add_argument("--seeds", nargs="+", type=int, default=[0, 1])
     parser.add_argument("--epochs", type=int, default=EPOCHS)
-    parser.add_argument("--rate", type=float, default=RATE)
     parser.add_argument("--data-dir", type=Path)
     options = parser.parse_args(arguments)
     torch.set_num_threads(1)
@@ -179,14 +175,11 @@ def main(arguments: Sequence[str] | None = None) -> None:
     taught = teacher(options.folder / "teacher.safetensors", ids, words.pad_token_id)
     print(f"{len(ids)} texts; the teacher is right on {_right(taught, labels):.3f}", flush=True)
     for seed in options.seeds:
-        for shape in options.shapes:
+        for shape in SHAPES:
             folder = options.folder / f"{shape}-s{seed}"
             print(folder, flush=True)
             model = untrained(shape, seed)
-            train(
-                model, ids, taught, labels,
-                words=words, epochs=options.epochs, rate=options.rate, seed=seed,
-            )  # fmt: skip
+            train(model, ids, taught, labels, words=words, epochs=options.epochs, seed=seed)
             model.eval().to(torch.float16).save_pretrained(folder)
             words.save_pretrained(folder)
             found = logits(model.float(), encode(held_out.texts, words), words.pad_token_id)

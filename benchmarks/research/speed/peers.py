@@ -18,10 +18,7 @@ from lrp_axioms import attribute
 from lrp_axioms.benchmarks.running.timing import random_text
 
 STEPS = 32  # of Integrated Gradients
-SIZES = {
-    "base": (768, 12, 128),
-    "small": (48, 2, 8),
-}
+SIZES = {"base": (768, 12, 128), "small": (48, 2, 8)}
 """Width, layers and tokens; a head has 1 / 12 of the width."""
 INITIAL = {"base": 0.02, "small": 0.2}  # standard deviation of weights
 

@@ -12,6 +12,7 @@ import torch
 from transformers import BertConfig, BertForSequenceClassification
 
 from lrp_axioms import attribute
+from lrp_axioms.benchmarks.research.speed.test_loo import text
 from lrp_axioms.benchmarks.research.speed.usage import peak_memory
 from lrp_axioms.benchmarks.running.timing import alternate, random_text
 from lrp_axioms.numeric.evaluation.perturbation import perturbation_curves
@@ -39,14 +40,6 @@ def bert(timed):
     torch.manual_seed(0)
     config = BertConfig() if timed else BertConfig(**SMALL)
     return BertForSequenceClassification(config).eval().requires_grad_(requires_grad=False)
-
-
-def text(lengths):
-    """Token ids without meaning, padded on the right."""
-    drawn = torch.Generator().manual_seed(0)
-    ids = torch.randint(1, 30000, (len(lengths), max(lengths)), generator=drawn)
-    mask = (torch.arange(ids.shape[1]) < torch.tensor(lengths)[:, None]).long()
-    return {"input_ids": ids * mask, "attention_mask": mask}
 
 
 # Integrated Gradients

@@ -27,7 +27,7 @@ from lrp_axioms.benchmarks.running import manifest
 from lrp_axioms.benchmarks.running.folders import MANIFEST
 
 VICTIMS = "worker", "node", "command"
-TEXTS, ROWS = 6000, 32
+TEXTS, ROWS = 6000, (32, 32)
 PART = 40_000  # bytes: parts are made all the time
 LONGEST = 6.0  # seconds from a sign of life to a kill
 PATIENCE = 300  # seconds without any
@@ -105,15 +105,9 @@ def disturb(folder: Path, *, kills: int, seed: int, texts: int = TEXTS) -> tuple
 
 def _run(cluster, folder, texts, draw, done, kills):
     """Runs to the end, and starts the command again each time it dies."""
+    address, count = cluster.cluster.address, str(texts)
     command = [sys.executable, "-m", "lrp_axioms.benchmarks.research.speed.scale.kills"]
-    command += [
-        "--command",
-        str(folder),
-        "--address",
-        cluster.cluster.address,
-        "--texts",
-        str(texts),
-    ]
+    command += ["--command", str(folder), "--address", address, "--texts", count]
     ended = None
     while ended != 0:
         started = subprocess.Popen(command, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL)

@@ -13,7 +13,6 @@ import subprocess
 import sys
 import tempfile
 import time
-from collections.abc import Sequence
 from pathlib import Path
 
 from lrp_axioms.benchmarks.running import manifest
@@ -21,7 +20,7 @@ from lrp_axioms.benchmarks.running import manifest
 SIZES = 10_000, 1_000_000
 
 
-def measure(count: int, workers: int = 0, words: Sequence[int] = (1, 10)) -> dict:
+def measure(count: int, workers: int = 0) -> dict:
     """Explains ``count`` texts; MiB that were resident at most, seconds, files, their size."""
     from lrp_axioms.benchmarks.experiments.explained import explain_texts
     from lrp_axioms.benchmarks.research.speed.scale import kills, small
@@ -38,7 +37,7 @@ def measure(count: int, workers: int = 0, words: Sequence[int] = (1, 10)) -> dic
     with tempfile.TemporaryDirectory() as folder, one_thread():
         place, start = Path(folder) / "texts.jsonl", time.perf_counter()
         with place.open("w", encoding="utf-8") as file:
-            file.writelines(json.dumps({"text": text}) + "\n" for text in small.texts(count, words))
+            file.writelines(json.dumps({"text": text}) + "\n" for text in small.texts(count))
         found = explain_texts(
             small.classifier(),
             texts(str(place)),
@@ -81,19 +80,15 @@ def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
     parser.add_argument("--texts", type=int, nargs="+", default=SIZES, help="in rising order")
     parser.add_argument("--part", type=float, default=128, help="MiB of a part")
-    parser.add_argument(
-        "--words", type=int, nargs=2, default=(1, 10), help="of a text, at least and at most"
-    )
     parser.add_argument("--workers", type=int, default=0, help="of Ray; 0 is this process alone")
     parser.add_argument("--one", type=int, help="measure this number in this process")
     chosen = parser.parse_args()
     if chosen.one:
         manifest.SIZE = chosen.part * 2**20
-        print(json.dumps(measure(chosen.one, chosen.workers, chosen.words)))
+        print(json.dumps(measure(chosen.one, chosen.workers)))
         return
     program, found = [sys.executable, "-m", "lrp_axioms.benchmarks.research.speed.scale.memory"], []
-    program += ["--part", str(chosen.part), "--workers", str(chosen.workers)]
-    program += ["--words", *map(str, chosen.words), "--one"]
+    program += ["--part", str(chosen.part), "--workers", str(chosen.workers), "--one"]
     for count in chosen.texts:
         done = subprocess.run([*program, str(count)], check=True, stdout=subprocess.PIPE, text=True)
         found.append(json.loads(done.stdout.splitlines()[-1]))

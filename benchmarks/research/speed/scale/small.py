@@ -2,7 +2,7 @@
 
 import itertools
 import random
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator
 
 import torch
 from transformers import BertConfig, BertForSequenceClassification
@@ -35,9 +35,9 @@ def classifier() -> models.Classifier:
     )
 
 
-def texts(count: int, words: Sequence[int] = (1, 10)) -> Iterator[str]:
-    """Draws texts from words of the embedded sentences; ``words``: least and most of a text."""
+def texts(count: int) -> Iterator[str]:
+    """Draws texts of one to ten words of the embedded sentences."""
     known = sorted({word for text in data.load().texts for word in text.split()})
     draw = random.Random(0)
-    one = lambda: " ".join(draw.choices(known, k=draw.randint(*words)))
+    one = lambda: " ".join(draw.choices(known, k=draw.randint(1, 10)))
     return itertools.islice(iter(one, None), count)

@@ -1,12 +1,10 @@
-"""Overhead of blocks and files, and gain of a second worker, as ratios within one run.
+"""Pace of ``attribute``, and gain of a second worker, as ratios within one run.
 
-python -m benchmarks.research.speed.scale.throughput [FILE] [--gradient [--base]] [--workers]
+python -m benchmarks.research.speed.scale.throughput [FILE] [--base] [--workers]
 
-The overhead is measured in processor time, which other programs hardly change: ``attribute``
-against a plain loop that explains the same blocks and writes them to one file.  --gradient measures
-the pace of ``attribute`` by a loop of gradient × input over batches of equal lengths, which writes
-nothing.  --workers measures two workers of Ray against one on the clock, which means something on
-an idle machine alone.
+The pace is measured in processor time, which other programs hardly change, by a loop of gradient ×
+input over batches of equal lengths, which writes nothing.  --workers measures two workers of Ray
+against one on the clock, which means something on an idle machine alone.
 """
 
 import argparse
@@ -15,47 +13,23 @@ import os
 import statistics
 import tempfile
 import time
-from collections.abc import Callable
 from dataclasses import replace
 from functools import partial
 from pathlib import Path
 
-import pyarrow.parquet as pq
 import torch
 from transformers import BertConfig, BertForSequenceClassification
 
 from lrp_axioms.benchmarks.experiments import explained, text
-from lrp_axioms.benchmarks.experiments.rows import Row
-from lrp_axioms.benchmarks.running import blocks
 from lrp_axioms.benchmarks.running.timing import alternate, one_thread, plain_gradient
 from lrp_axioms.benchmarks.running.workers import IN_PROCESS, Engine
 from lrp_axioms.benchmarks.sources import data, models, streams
-
-ROW = Row(
-    name="found",
-    table="attribute",
-    dataset="embedded",
-    model="embedded",
-    curves=False,
-    variants={"attnlrp": {"method": "attnlrp"}},
-)
 
 
 def sentences(count: int, file: str | None = None) -> list[str]:
     """Reads the first texts of a file, or repeats the embedded sentences."""
     found = streams.texts(file) if file else itertools.cycle(data.load().texts)
     return list(itertools.islice(found, count))
-
-
-def plain(classifier: models.Classifier, texts: list[str]) -> None:
-    text.check(classifier, data.unlabelled("first", texts[: blocks.ROWS[0]]), [ROW])
-    with tempfile.TemporaryDirectory() as folder:
-        writer = None
-        for block in blocks.blocks(texts):
-            table = explained.explain_block(ROW, classifier, "cpu", block)
-            writer = writer or pq.ParquetWriter(Path(folder) / "all.parquet", table.schema)
-            writer.write_table(table)
-        writer.close()
 
 
 def ours(classifier: models.Classifier, texts: list[str], *, engine: Engine = IN_PROCESS) -> None:
@@ -73,12 +47,6 @@ def gradient(classifier: models.Classifier, texts: list[str]) -> None:
         plain_gradient(classifier.model, inputs)
 
 
-def ratios(functions: dict[str, Callable], *, repeats: int, clock: Callable) -> list[float]:
-    """Divides times of the second function by times of the first, round by round."""
-    first, second = alternate(functions, repeats=repeats, clock=clock, device="cpu").values()
-    return [b / a for a, b in zip(first, second, strict=True)]
-
-
 def of_base_size() -> models.Classifier:
     """Returns the embedded classifier with random weights in the shape of BERT-base."""
     found = models.load()
@@ -87,18 +55,14 @@ def of_base_size() -> models.Classifier:
     return replace(found, model=BertForSequenceClassification(config).eval())
 
 
-def overhead(texts: list[str], repeats: int) -> list[float]:
-    given = models.load(), texts
-    functions = {"plain": partial(plain, *given), "ours": partial(ours, *given)}
-    return ratios(functions, repeats=repeats, clock=time.process_time)
-
-
 def pace(
     texts: list[str], repeats: int, classifier: models.Classifier | None = None
 ) -> list[float]:
     given = classifier or models.load(), texts
     functions = {"ours": partial(ours, *given), "gradient": partial(gradient, *given)}
-    return ratios(functions, repeats=repeats, clock=time.process_time)
+    clock = time.process_time
+    one, other = alternate(functions, repeats=repeats, clock=clock, device="cpu").values()
+    return [b / a for a, b in zip(one, other, strict=True)]
 
 
 def workers(texts: list[str], repeats: int) -> list[float]:
@@ -138,14 +102,11 @@ def main() -> None:
     parser.add_argument("file", nargs="?", help="texts, in place of the embedded sentences")
     parser.add_argument("--texts", type=int, default=1024)
     parser.add_argument("--repeats", type=int, default=5)
-    parser.add_argument("--gradient", action="store_true", help="by a loop of gradient × input")
-    parser.add_argument("--base", action="store_true", help="--gradient in the shape of BERT-base")
+    parser.add_argument("--base", action="store_true", help="a model in the shape of BERT-base")
     parser.add_argument("--workers", action="store_true", help="two of Ray against one")
     chosen = parser.parse_args()
-    measure, name = overhead, "time of attribute over a plain loop"
-    if chosen.gradient or chosen.base:
-        measure = partial(pace, classifier=of_base_size()) if chosen.base else pace
-        name = "pace of attribute over a loop of gradient × input"
+    measure = partial(pace, classifier=of_base_size()) if chosen.base else pace
+    name = "pace of attribute over a loop of gradient × input"
     if chosen.workers:
         measure, name = workers, "pace of two workers over one"
     print(f"{os.getloadavg()[0]:.1f} programs at work on {os.cpu_count()} cores")
