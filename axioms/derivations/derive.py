@@ -23,7 +23,7 @@ from dataclasses import dataclass, field
 import sympy as sp
 from sympy import Eq, Matrix
 
-from lrp_axioms.axioms.decide.identity import Number, generic, lowest_terms
+from lrp_axioms.axioms.decide.identity import generic, lowest_terms
 
 OUTPUT, SUM = "the output", "the sum of the contributions"
 EPS = sp.Symbol("epsilon", positive=True)
@@ -63,36 +63,29 @@ class Derivation:
     steps: tuple[Step, ...]
 
 
-def contributions(operation: Operation, j: int, *, at: Number = 1) -> tuple[Matrix, ...]:
-    """c_ij = x_i df_j/dx_i of output j, one matrix per operand; slopes are taken at ``at * x``.
-
-    Every rule of this project rests on the observed point, ``at=1``.
-    """
-    symbols = [x for operand in operation.operands.values() for x in operand]
-    moved = {x: at * x for x in symbols}
+def contributions(operation: Operation, j: int) -> tuple[Matrix, ...]:
+    """c_ij = x_i df_j/dx_i of output j, one matrix per operand, at the observed point."""
     f = operation.outputs[j]
 
     def contribution(x: sp.Symbol) -> sp.Expr:
-        slope = sp.diff(f, x).subs(moved, simultaneous=True)
-        return lowest_terms(x * slope.subs(operation.names))
+        return lowest_terms(x * sp.diff(f, x).subs(operation.names))
 
     return tuple(operand.applyfunc(contribution) for operand in operation.operands.values())
 
 
-def derive(operation: Operation, *, denominator: str = "", at: Number = 1) -> Derivation:
-    """The rule of ``operation``; ``denominator`` and ``at`` replace its own choices.
+def derive(operation: Operation) -> Derivation:
+    """The rule of ``operation``.
 
     Raises ValueError where every contribution is 0, so that there is nothing to divide by.
     """
-    denominator = denominator or operation.denominator
     shape = operation.outputs.shape
     outputs = operation.outputs.subs(operation.names)
-    parts = [contributions(operation, j, at=at) for j in range(len(outputs))]
+    parts = [contributions(operation, j) for j in range(len(outputs))]
     sums = Matrix(*shape, [lowest_terms(sum(sum(c) for c in part)) for part in parts])
     relevance, signs = generic("R", *shape), generic("s", *shape)
-    divisors = sums if denominator == SUM else outputs
+    divisors = sums if operation.denominator == SUM else outputs
     if any(divisor == 0 for divisor in divisors):
-        raise ValueError(f"{denominator} is 0: the expansion at {at} x says nothing; pass at=1")
+        raise ValueError(f"{operation.denominator} is 0: the expansion says nothing")
     if operation.stabilised:
         divisors = divisors + EPS * signs
     messages = tuple(
@@ -100,7 +93,7 @@ def derive(operation: Operation, *, denominator: str = "", at: Number = 1) -> De
         for n, operand in enumerate(operation.operands.values())
     )
     residual = (outputs - sums).applyfunc(lowest_terms)
-    steps = _steps(operation, denominator, outputs, parts[0], sums, residual, divisors, messages)
+    steps = _steps(operation, outputs, parts[0], sums, residual, divisors, messages)
     return Derivation(
         operation=operation,
         relevance=relevance,
@@ -113,7 +106,6 @@ def derive(operation: Operation, *, denominator: str = "", at: Number = 1) -> De
 
 def _steps(
     operation: Operation,
-    denominator: str,
     outputs: Matrix,
     first: Sequence[Matrix],
     sums: Matrix,
@@ -147,7 +139,7 @@ def _steps(
             ),
         ),
         Step(
-            f"Divide by {denominator}{stabiliser} (a choice, not a consequence).",
+            f"Divide by {operation.denominator}{stabiliser} (a choice, not a consequence).",
             (Eq(sp.Symbol("d"), divisors[0], evaluate=False),),
         ),
         Step(
