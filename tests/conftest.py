@@ -26,11 +26,10 @@ if many := os.environ.get("LRP_AXIOMS_EXAMPLES"):  # make fuzz: this many new ex
 
 
 def pytest_collection_finish():
-    """Collects garbage rarely, and never among all modules: that took a tenth of the time."""
+    """Every pytest run inside a test collects garbage: not among all modules, again and again."""
     if not gc.get_freeze_count():
         gc.collect()
         gc.freeze()
-        gc.set_threshold(50_000, 20, 50)
 
 
 @pytest.fixture(scope="session")
@@ -51,6 +50,15 @@ def sentences():
     from tests.support import one_by_one
 
     return one_by_one.sentences()
+
+
+@pytest.fixture(scope="module")
+def browser():
+    """A headless browser for the tests of a module."""
+    from tests.support.browser import chromium
+
+    with chromium() as found:
+        yield found
 
 
 @pytest.fixture

@@ -40,12 +40,6 @@ def test_a_missing_browser_fails_by_name_where_it_is_required(
 
 
 @pytest.fixture(scope="module")
-def browser():
-    with chromium() as driver:
-        yield driver
-
-
-@pytest.fixture(scope="module")
 def found():
     return audit(*eager())
 

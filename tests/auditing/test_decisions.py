@@ -125,14 +125,8 @@ SMALL = [
     *(X * Y, X + Y, (X * Y) * Z, X * (Y * Z), (X + Y) + Z, X + (Y + Z), (X + Y) * Z, X * (Y + Z)),
     *((X * Y) + Z, (X @ Y) @ Z, X @ (Y @ Z), X @ Y, X + NORM, *HIDDEN),
     *(layer(x, "w") for x in (X, X + Y, X * Y, NORM, active(X, "gelu"), X @ Y, SCORES)),
-    *(
-        layer(layer(X, "v") * Y, "w"),
-        SCORES,
-        READOUT,
-        Node(kinds.SOFTMAX, (X,)),
-        Node(kinds.SOFTMAX, (SCORES,)),
-        NORM,
-    ),
+    *(layer(layer(X, "v") * Y, "w"), SCORES, READOUT, NORM),
+    *(Node(kinds.SOFTMAX, (x,)) for x in (X, SCORES)),
     *(
         Node(kinds.SCORES, (q, k))
         for q in (X, layer(X, "q"))

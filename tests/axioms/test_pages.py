@@ -119,11 +119,6 @@ def test_a_line_is_what_was_decided_once_its_names_are_formulas(label, n):
         assert bool(line.values) == (shown.verdicts[n].verdict == "refuted")
 
 
-def test_what_holds_as_epsilon_tends_to_0_alone_says_so():
-    assert "R_x1 = w1*x1 as epsilon -> 0" in in_text("6")
-    assert "R_x1 = LOO_x1 as epsilon -> 0" in in_text("6")
-
-
 R, EPS = sp.Symbol("r", real=True), sp.Symbol("epsilon", positive=True)
 
 

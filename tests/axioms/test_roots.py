@@ -9,34 +9,16 @@ from sympy import Matrix
 from axioms.decide.identity import identical
 from axioms.derivations.derive import EPS
 from axioms.derivations.roots import ALPHA, BETA, GAMMA, ROOTS, on_a_line
-from axioms.rules.linear import add_by_size, epsilon
-from axioms.rules.linear import alpha_beta as alpha_beta_rule
-from axioms.rules.linear import gamma as gamma_rule
-from axioms.rules.linear import z_plus as z_plus_rule
+from axioms.rules.linear import add_by_size, alpha_beta, epsilon, gamma, z_plus
 
 
-def layer(d):
-    """Inputs, weights and relevance of a layer with a bias, and options with its stabiliser."""
+def at_layer(rule, d, **options):
+    """The messages of a rule at a layer with a bias, under its stabiliser."""
     (x,) = d.operation.operands.values()
     inputs = x[:, :-1]
     w = Matrix(inputs.cols, d.relevance.cols, lambda i, j: sp.diff(d.operation.outputs[j], x[i]))
-    options = {"bias": d.operation.outputs - inputs * w, "eps": EPS}
-    return (inputs, w, d.relevance), options
-
-
-def z_plus(d):
-    args, options = layer(d)
-    return z_plus_rule(*args, **options)
-
-
-def gamma(d):
-    args, options = layer(d)
-    return gamma_rule(*args, strength=GAMMA, sign=d.signs, **options)
-
-
-def alpha_beta(d):
-    args, options = layer(d)
-    return alpha_beta_rule(*args, alpha=ALPHA, beta=BETA, **options)
+    bias = d.operation.outputs - inputs * w
+    return rule(inputs, w, d.relevance, bias=bias, eps=EPS, **options)
 
 
 def split_by_size(d):
@@ -45,29 +27,20 @@ def split_by_size(d):
     return (Matrix.hstack(*parts),)
 
 
-# name: (the formula of axioms.rules on the same symbols, arguments for a larger shape)
-TEXTS = {
-    "z+ of a linear layer": (z_plus, {"inputs": 4, "outputs": 2, "bias": True}),
-    "gamma rule of a linear layer": (gamma, {"inputs": 4, "outputs": 2, "bias": True}),
-    "alpha-beta rule of a linear layer": (alpha_beta, {"inputs": 4, "outputs": 2, "bias": True}),
-    "sum split by absolute value": (split_by_size, {"operands": 4}),
+TEXTS = {  # the formula of axioms.rules on the same symbols
+    "z+ of a linear layer": lambda d: at_layer(z_plus, d),
+    "gamma rule of a linear layer": lambda d: at_layer(gamma, d, strength=GAMMA, sign=d.signs),
+    "alpha-beta rule of a linear layer": lambda d: at_layer(alpha_beta, d, alpha=ALPHA, beta=BETA),
+    "sum split by absolute value": split_by_size,
 }
-
-
-def derivation(name):
-    return ROOTS[name](**TEXTS[name][1])
-
-
-def check(d, messages):
-    """Raises AssertionError unless the last formula of the derivation is the messages."""
-    (derived,), (message,) = d.messages, messages
-    assert identical(derived[:, : message.cols], message)  # the bias, if any, comes last
 
 
 @pytest.mark.parametrize("name", ROOTS)
 def test_the_last_formula_is_the_message(name):
-    d = derivation(name)
-    check(d, TEXTS[name][0](d))
+    wide = {"inputs": 4, "outputs": 2, "bias": True}
+    d = ROOTS[name](**(wide if "layer" in name else {"operands": 4}))
+    (derived,), (message,) = d.messages, TEXTS[name](d)
+    assert identical(derived[:, : message.cols], message)  # the bias, if any, comes last
 
 
 def said(d):

@@ -64,12 +64,3 @@ def test_a_statement_of_the_package_is_held_to_its_scope(monkeypatch, change, er
     errors = [v.error for v in prove(LINEAR) if v.verdict == "not established"]
     assert bool(errors) == bool(error)
     assert all(error in text for text in errors if error)
-
-
-def test_a_certificate_has_what_is_given_and_in_scope(tmp_path):
-    from axioms.evidence.certificates import certify
-
-    (verdict, *_) = certify(LINEAR, folder=tmp_path)
-    text = (tmp_path / f"{verdict.label}.json").read_text("utf-8")
-    assert f'"scope": "{verdict.scope}"' in text
-    assert '"given": ""' in text

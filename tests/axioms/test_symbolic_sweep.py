@@ -8,7 +8,7 @@ from scipy.special import expit
 from scipy.stats import norm
 
 from axioms import kinds
-from axioms.composites import ATTNLRP, CP_LRP, GRADIENT_X_INPUT, Composite, UnassignedOperation
+from axioms.composites import ATTNLRP, GRADIENT_X_INPUT, Composite, UnassignedOperation
 from axioms.decide.identity import differ_at, identical, lowest_terms, sign_of_number, where
 from axioms.graph import (
     CONSTANT,
@@ -35,10 +35,11 @@ SPLIT = Composite("equal split", {kinds.PRODUCT: kinds.EQUAL_SPLIT})
 
 def test_a_graph_deeper_than_the_recursion_limit_is_ordered_written_and_rebuilt():
     node = leaf("x")
-    for _ in range(5000):
+    for _ in range(1500):
         node = node * leaf("x")
-    assert len(topological(node)) == 10001
+    assert len(topological(node)) == 3001
     assert str(rebuild(node, lambda n: n)) == str(node)
+    assert len(merge_products(node).args) == 1501
 
 
 def test_a_shared_node_is_visited_once_and_stays_shared():
@@ -61,10 +62,8 @@ def test_gradient_times_input_gives_every_matrix_of_a_product_all_of_it(count):
 
 
 def test_a_relevance_of_0_is_not_taken_for_none():
-    assert explain(leaf("a") * leaf("b"), {"a": 2, "b": 3}, ATTNLRP, relevance=0) == {
-        "a": 0,
-        "b": 0,
-    }
+    found = explain(leaf("a") * leaf("b"), {"a": 2, "b": 3}, ATTNLRP, relevance=0)
+    assert found == {"a": 0, "b": 0}
 
 
 def test_relevance_of_an_operation_is_in_lowest_terms():
@@ -94,14 +93,6 @@ def test_activations_are_those_of_other_libraries():
     for name, function in SCIPY.items():
         for x in (0.7, 2.5):
             assert float(ACTIVATIONS[name](sp.Float(x))) == pytest.approx(function(x), rel=1e-12)
-
-
-def test_operands_come_before_the_operations_that_use_them():
-    x, y = leaf("x"), leaf("y")
-    root = (x + y) * (y * x)
-    order = topological(root)
-    assert order[:2] == [x, y]
-    assert all(order.index(arg) < order.index(node) for node in order for arg in node.args)
 
 
 def test_merging_stops_at_a_sum():
@@ -175,12 +166,6 @@ def test_plain_gradients_give_gradient_times_input_through_every_kind_of_operati
         assert abs(found[i] - want) < sp.Float("1e-25", 60)
 
 
-def test_cp_lrp_gives_the_queries_and_keys_nothing():
-    scores = Node(kinds.SCORES, (leaf("q"), leaf("k")))
-    root = attend(scores, leaf("v"))
-    assert explain(root, {"q": 2, "k": 3, "v": 5}, CP_LRP) == {"q": 0, "k": 0, "v": 5}
-
-
 REFUSED = {
     "a negative stabiliser": (lambda: stabilize(1, eps=-1), ValueError, "must be >= 0"),
     "an undecided sign": (lambda: stabilize(X, eps=1), ValueError, "sign of x is undecided"),
@@ -207,12 +192,8 @@ def test_what_would_be_no_proof_is_refused(name):
 def test_equality_is_decided_both_ways():
     assert identical((X**2 - Y**2) / (X - Y), X + Y)
     assert not identical(X / (X + Y), X)
-    assert [sign_of_number(x) for x in (sp.sqrt(2) - 2, sp.Integer(0), sp.E, sp.I)] == [
-        -1,
-        0,
-        1,
-        None,
-    ]
+    signs = [sign_of_number(x) for x in (sp.sqrt(2) - 2, sp.Integer(0), sp.E, sp.I)]
+    assert signs == [-1, 0, 1, None]
     assert differ_at(X / (X + Y), X, {X: 1, Y: 1})
     assert not differ_at(X / (X + Y), X, {X: 0, Y: 1})
 

@@ -19,6 +19,7 @@ from tests.census.measure import COLUMNS as MEASURED
 from tests.census.measure import Found, conditions, reason, without_shifts
 from tests.census.page import cell, line, misses, refusals, table
 from tests.census.sizes import SIZE
+from tests.support.cases import first
 from tests.support.own_modules import MODULES, make, read
 
 PAGE = Path(__file__).resolve().parents[2] / "docs" / "MODELS.md"
@@ -109,7 +110,7 @@ def conserved(found: Case) -> float:
 def keeps(found: Case) -> str:
     """The causes of CP-LRP's loss when nothing is added."""
     with without_shifts(found.model):
-        a = audit(found.model, _first(found), "cp-lrp", of=found.of, read=found.read)
+        a = audit(found.model, first(found.batch), "cp-lrp", of=found.of, read=found.read)
     least = MEASURED["conserves"][1] * abs(a.logit)
     return ", ".join(cause for cause, amount in a.by_cause().items() if abs(amount) > least)
 
@@ -118,16 +119,12 @@ def audited(found: Case) -> float:
     """How far rules are from NumPy's on the recorded operations, or causes from the residual."""
     errors = []
     for method in ("attnlrp", "cp-lrp"):
-        a = attribute(found.model, _first(found), method, of=found.of, read=found.read)
-        b = audit(found.model, _first(found), method, of=found.of, read=found.read)
+        a = attribute(found.model, first(found.batch), method, of=found.of, read=found.read)
+        b = audit(found.model, first(found.batch), method, of=found.of, read=found.read)
         gap = (torch.from_numpy(b.relevance) - a.relevance[0]).abs().max()
         errors.append((gap / a.relevance.abs().max()).item())
         errors.append(abs(sum(b.by_cause().values()) - b.residual) / abs(b.logit))
     return max(errors)
-
-
-def _first(found: Case) -> dict[str, Tensor]:
-    return {key: x[:1] for key, x in found.batch.items()}
 
 
 COLUMNS = {"explained": explained, "conserves": conserved, "audited": audited}

@@ -8,9 +8,14 @@ from tests.support.served import Served
 
 @pytest.fixture(scope="module")
 def classifier():
-    found = Served("embedded")
-    yield found
-    found.end()
+    with Served("embedded") as found:
+        yield found
+
+
+@pytest.fixture(scope="module", params=["embedded", "embedded-english"])
+def served(request):
+    with Served(request.param) as found:
+        yield found
 
 
 @pytest.fixture(scope="session")

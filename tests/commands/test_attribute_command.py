@@ -1,8 +1,6 @@
 """``lrp-axioms attribute``: every text of a file as rows of Parquet, on any engine, resumable."""
 
 import json
-import sys
-from types import SimpleNamespace
 
 import pyarrow as pa
 import pyarrow.parquet as pq
@@ -13,7 +11,7 @@ import transformers
 
 from benchmarks.experiments import explained, text
 from benchmarks.experiments.rows import Row
-from benchmarks.running import blocks, cluster, manifest
+from benchmarks.running import blocks, manifest
 from benchmarks.sources import data, models, tokens
 from numeric import attribute
 from tests.support import cases
@@ -126,7 +124,7 @@ def test_files_of_columns_are_read(run, suffix, tmp_path):
 
 
 def test_a_stopped_run_goes_on_and_another_file_is_not_mixed_in(run, file, tmp_path, monkeypatch):
-    monkeypatch.setattr(blocks, "ROWS", 1)
+    monkeypatch.setattr(blocks, "ROWS", (1, 1))
     monkeypatch.setattr(manifest, "SIZE", 1)
     folder = tmp_path / "found"
     assert run("attribute", file, "--output", folder)[0] == 0
@@ -174,13 +172,9 @@ def tokenizer(*, first="<s>", pad="<pad>", side="right"):
             single=f"{first} $A", special_tokens=[(first, 0)]
         )
     return transformers.PreTrainedTokenizerFast(
-        tokenizer_object=rules,
-        unk_token="?",
-        bos_token=first,
-        pad_token=pad,
-        padding_side=side,
+        tokenizer_object=rules, unk_token="?", bos_token=first, pad_token=pad, padding_side=side,
         model_input_names=["input_ids", "attention_mask"],
-    )
+    )  # fmt: skip
 
 
 def saved(folder, family, *, pad=1, kind=None, **options):
@@ -289,11 +283,3 @@ def test_the_limit_of_other_models_is_what_their_config_says(tmp_path):
         classifier = models.load(str(saved(tmp_path / family, family)))
         limit = text.settings(classifier, data.unlabelled("texts", TEXTS))["tokens_at_most"]
         assert limit == 20
-
-
-def test_a_device_of_no_kind_is_refused_on_a_cluster_too(monkeypatch):
-    two_cpus = SimpleNamespace(is_initialized=lambda: True, cluster_resources=lambda: {"CPU": 2})
-    monkeypatch.setitem(sys.modules, "ray", two_cpus)
-    with pytest.raises(ValueError, match="device 'foo': this cluster has 0 GPUs"):
-        cluster.engine("ray", device="foo")
-    assert cluster.engine("ray", device="cpu").device == "cpu"

@@ -133,22 +133,16 @@ WRONG = {
     "no text": (lambda x: without(x, "text"), "no column 'text'"),
     "words": (lambda x: x | {"relevance": ["good"] * 6}, "relevance that is no list in rows 1, 2"),
     "NaN": (lambda x: x | {"relevance": [[np.nan]] * 6}, "relevance that is not finite in rows 1"),
-    "another length": (
-        lambda x: x | {"relevance": [[1.0]] * 6},
-        "'mine' has 1 values for 'a fine film', of which the model's tokenizer makes 5 tokens",
-    ),
-    "other texts": (
-        lambda x: x | {"text": [*TEXTS, *TEXTS[:2], "a good end"]},
-        "'yours' and 'mine' are not about the same texts and classes",
-    ),
-    "another class": (
-        lambda x: x | {"target": [1, 1, 1, 1, 1, 0]},
-        "'yours' and 'mine' are not about the same texts and classes",
-    ),
+    "another length": (lambda x: x | {"relevance": [[1.0]] * 6},
+        "'mine' has 1 values for 'a fine film', of which the model's tokenizer makes 5 tokens"),
+    "other texts": (lambda x: x | {"text": [*TEXTS, *TEXTS[:2], "a good end"]},
+        "'yours' and 'mine' are not about the same texts and classes"),
+    "another class": (lambda x: x | {"target": [1, 1, 1, 1, 1, 0]},
+        "'yours' and 'mine' are not about the same texts and classes"),
     "a class out of range": (lambda x: x | {"target": [7] * 6}, "target [7] out of range"),
     "no name of a method": (lambda x: x | {"method": [None] * 6}, "no method in rows 1, 2, 3"),
     "half a class": (lambda x: x | {"target": [0.5] * 6}, "a target that is no class in rows 1"),
-}
+}  # fmt: skip
 
 
 @pytest.mark.parametrize("name", WRONG)

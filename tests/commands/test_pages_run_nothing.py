@@ -11,7 +11,6 @@ from numeric.auditing.audit import audit
 from numeric.auditing.data import Subject, plain
 from numeric.auditing.page import page
 from tests.support import program
-from tests.support.browser import chromium
 
 META = re.compile(r"<meta http-equiv[^>]*>")
 EVIL = """
@@ -19,12 +18,6 @@ EVIL = """
 <img src="http://localhost:9/x.png" onerror="document.title = 'gone'">
 <style>h1 { visibility: hidden }</style><base href="http://localhost:9/">
 """
-
-
-@pytest.fixture(scope="module")
-def browser():
-    with chromium() as driver:
-        yield driver
 
 
 @pytest.fixture(scope="module")

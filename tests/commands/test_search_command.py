@@ -62,13 +62,6 @@ def test_data_has_the_rules_that_are_printed(run):
         confirm(kinds.PRODUCT, rule, found["axioms"])
 
 
-def test_all_unknown_axioms_are_named_at_once(run):
-    code, out, err = run("search", "product", "conservatin, add zero", "commute product")
-    assert (code, out) == (2, "")
-    assert "AXIOMS conservatin, add zero, commute product: pass conservation, locality," in err
-    assert "did you mean 'conservation', 'commute products'?" in err
-
-
 def test_a_rule_that_is_not_confirmed_is_never_shown(run, monkeypatch):
     def refuse(*_):
         raise Unconfirmed("no")

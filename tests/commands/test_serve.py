@@ -4,8 +4,6 @@ import http.client
 import json
 import threading
 import urllib.parse
-import urllib.request
-from pathlib import Path
 
 import pytest
 import torch
@@ -17,15 +15,6 @@ from numeric import audit, evaluate, explain, explain_generation
 from numeric.targets import answer, logit
 from tests.support import folders
 from tests.support.served import TEXT, TOKEN, Served, question, run_python
-
-ROOT = Path(__file__).parents[2]
-
-
-@pytest.fixture(scope="module", params=["embedded", "embedded-english"])
-def served(request):
-    found = Served(request.param)
-    yield found
-    found.end()
 
 
 def test_all_methods_have_the_numbers_of_python(classifier):
@@ -165,8 +154,7 @@ def test_every_statement_has_a_proof(classifier):
     ],
 )
 def test_every_head_is_explained(head, ask, target, heads):
-    served = Served(str(heads / head))
-    try:
+    with Served(str(heads / head)) as served:
         asked = question("attnlrp", **{"text": "a fine film"} | ask)
         events = served.events(asked)
         assert events[-1] == {"end": True}, events
@@ -182,8 +170,6 @@ def test_every_head_is_explained(head, ask, target, heads):
         assert events[0]["said"]["probabilities"] == pytest.approx([x.item() for x in want])
         assert run_python(served, asked) == pytest.approx(events[1]["row"]["relevance"])
         assert json.loads(served.post("/statements", asked)[1])
-    finally:
-        served.end()
 
 
 @pytest.mark.parametrize(
@@ -199,15 +185,12 @@ def test_a_probability_is_of_a_head_that_gives_some(settings, want, checkpoint, 
     place = folders.copy(checkpoint, tmp_path / "model")
     config = AutoConfig.from_pretrained(checkpoint, **settings)
     BertForSequenceClassification(config).save_pretrained(place)
-    served = Served(str(place))
-    try:
+    with Served(str(place)) as served:
         text = "a fine film"
         said = served.events(question("attnlrp", text=text, target="0"))[0]["said"]
         inputs = served.loaded.tokenizer([text], return_tensors="pt")
         row = served.loaded.model(**inputs).logits[0].double()
         assert said["probabilities"] == pytest.approx(want(row))
-    finally:
-        served.end()
 
 
 @pytest.mark.parametrize("unit", ["token", "word"])

@@ -32,9 +32,8 @@ NAMES = {
 
 @pytest.mark.parametrize("name", QUESTIONS)
 def test_a_question_with_spaces_has_one_answer(name, heads, run):
-    served = Served(name if name in models.EMBEDDED else str(heads / name))
     answered = set()
-    try:
+    with Served(name if name in models.EMBEDDED else str(heads / name)) as served:
         for text, called, option in questions(name):
             more = {"column": "2"} if name in ("tags", "answers") and called != "a" else {}
             if name == "answers":
@@ -56,8 +55,6 @@ def test_a_question_with_spaces_has_one_answer(name, heads, run):
             notes = [x["note"] for x in events if "note" in x]
             said = [of_page(x) for x in told["notes"] if not x.startswith("unknown to the")]
             assert [x for x in notes if not x.startswith("unknown, and")] == said
-    finally:
-        served.end()
     assert len(answered) > 1
 
 
@@ -77,9 +74,8 @@ def command(run, served, asked):
 
 
 def test_shares_of_attention_are_no_parts_of_a_logit_in_any_form(run):
-    served = Served("embedded-english")
     text = "Anna put the key in the"
-    try:
+    with Served("embedded-english") as served:
         for method in METHODS:
             call = ("explain", served.name, text, "--generate", 2, "--method", method)
             forms = [run(*call)[1], run(*call, "--full")[1]]
@@ -91,5 +87,3 @@ def test_shares_of_attention_are_no_parts_of_a_logit_in_any_form(run):
                 assert ("residual" in form, "shares of attention" in form.lower()) == (
                     not shares, shares,
                 )  # fmt: skip
-    finally:
-        served.end()

@@ -1,14 +1,9 @@
 """Guards of ``lrp-axioms serve``: requests from elsewhere, faults of a question, the port."""
 
-from pathlib import Path
-
 import pytest
 
 from benchmarks.app import command
 from tests.support.served import TOKEN, question
-
-ROOT = Path(__file__).parents[2]
-
 
 BAD = {
     "no token": ("/", {}, "token is missing"),

@@ -52,9 +52,9 @@ BODIES = {
 
 @pytest.fixture(scope="module", params=MODELS)
 def served(request, heads):
-    found = Served(request.param if request.param in models.EMBEDDED else heads / request.param)
-    yield found
-    found.end()
+    name = request.param if request.param in models.EMBEDDED else heads / request.param
+    with Served(name) as found:
+        yield found
 
 
 def send(served, endpoint, body):
@@ -163,18 +163,8 @@ def status(app, host, origin=None):
 
 
 NAMES = (
-    "x",
-    "2000",
-    "-1",
-    "-0x",
-    THIRTY,
-    NINES,
-    "\ud800",
-    "a\0b",
-    " fine",
-    "fine ",
-    "dul",
-    "film it",
+    *("x", "2000", "-1", "-0x", THIRTY, NINES),
+    *("\ud800", "a\0b", " fine", "fine ", "dul", "film it"),
 )
 
 
@@ -205,10 +195,9 @@ def read(loaded, name, column, tokens, contrast=None):
     ("embedded-english", "bfloat16"),
 ])  # fmt: skip
 def test_a_card_offers_an_audit_where_there_is_one(name, dtype):
-    served = Served(name, dtype=dtype)
     methods = [*METHODS] if dtype == "float32" else [*WITH_RULES]
     asked = {"text": "Anna put the key", "methods": methods}
-    try:
+    with Served(name, dtype=dtype) as served:
         rows = served.rows(asked)
         assert set(rows) == {*methods}
         assert [x for x in rows if rows[x]["audited"]] == [
@@ -224,18 +213,13 @@ def test_a_card_offers_an_audit_where_there_is_one(name, dtype):
                     assert re.search("pass attnlrp|--dtype float32", message(*answered))
             if "`audit` says" in row["caption"]:
                 assert row["audited"] or dtype != "float32"
-    finally:
-        served.end()
 
 
 def test_a_label_that_is_half_a_character_is_no_fault():
-    served = Served("embedded")
-    served.loaded.model.config.id2label = {0: "\ud800", 1: "fine"}
     asked = {"text": "a film", "methods": ["cp-lrp"], "target": "0"}
-    try:
+    with Served("embedded") as served:
+        served.loaded.model.config.id2label = {0: "\ud800", 1: "fine"}
         assert served.ask("/", **{"x-token": TOKEN})[0] == 200
         assert served.events(asked)[-1] == {"end": True}
         for path in (*POSTED[1:], "/audit"):
             assert send(served, path, json.dumps(asked).encode())[0] in (200, 400), path
-    finally:
-        served.end()

@@ -50,10 +50,10 @@ def test_an_answer_and_a_chat_are_explained_as_by_python(tmp_path):
     tokenizer = AutoTokenizer.from_pretrained(tmp_path / "model")
     tokenizer.chat_template = "{% for m in messages %}{{ m['content'] }} so {% endfor %}"
     tokenizer.save_pretrained(tmp_path / "model")
-    served = Served(str(tmp_path / "model"))
-    text, of = "Anna put the key in the box .", (served.loaded.model, served.loaded.tokenizer)
+    text = "Anna put the key in the box ."
     chat = [{"role": "user", "content": text}]
-    try:
+    with Served(str(tmp_path / "model")) as served:
+        of = served.loaded.model, served.loaded.tokenizer
         for more, prompt, want in (
             ({"answer": "Ben is here"}, text, {"answer": "Ben is here"}),
             ({"chat": True}, chat, {"max_new_tokens": 3}),
@@ -74,5 +74,3 @@ def test_an_answer_and_a_chat_are_explained_as_by_python(tmp_path):
         long = question("cp-lrp", text=text * 20, answer="Ben", truncate=True)
         page = page_of(served, "/written", long)
         assert "The text is cut at its beginning, and 64 of 161 tokens are left" in page
-    finally:
-        served.end()

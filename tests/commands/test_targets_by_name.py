@@ -178,54 +178,32 @@ def test_one_of_several_masks_is_chosen_by_its_column(told):
 
 LEGAL = "pass a number or a name: 0 (dull), 1 (fine), 2 (fine)"
 WRONG = {
-    "an unknown class": (
-        ["explain", "classes", "film", "--target", "dul"],
-        ["--target 'dul': no class has this name", LEGAL, "did you mean 'dull'?"],
-    ),
-    "a name of two": (
-        ["audit", "classes", "film", "--target", "fine"],
-        ["--target 'fine': numbers 1, 2 have this name", LEGAL],
-    ),
-    "a tag, and no column of it": (
-        ["explain", "tags", "a film", "--target", "soup"],
-        ["every token has a tag: pass --column, from 0 to 3", "--target 'soup': no tag", LEGAL],
-    ),
-    "two masks": (
-        ["audit", "masked", "[MASK] [MASK] film", "--target", "fine"],
-        ["[MASK] stands at columns 1, 2 in the text: pass --column, from 0 to 4"],
-    ),
-    "no mask, and no token": (
-        ["explain", "masked", "a film", "--target", "fine film"],
-        ["[MASK] stands nowhere in the text", "it is 2 tokens, 'fine', 'film'; pass one of these"],
-    ),
-    "an unknown token": (
-        ["explain", "masked", "a [MASK]", "--target", "cinema"],
-        ["no such token; pass an id, or a token that `lrp-axioms vocabulary MODEL` prints"],
-    ),
-    "a token that is misspelt": (
-        ["explain", "masked", "a [MASK]", "--target", "fime"],
-        ["did you mean 'fine'?"],
-    ),
+    "an unknown class": (["explain", "classes", "film", "--target", "dul"],
+        ["--target 'dul': no class has this name", LEGAL, "did you mean 'dull'?"]),
+    "a name of two": (["audit", "classes", "film", "--target", "fine"],
+        ["--target 'fine': numbers 1, 2 have this name", LEGAL]),
+    "a tag, and no column of it": (["explain", "tags", "a film", "--target", "soup"],
+        ["every token has a tag: pass --column, from 0 to 3", "--target 'soup': no tag", LEGAL]),
+    "two masks": (["audit", "masked", "[MASK] [MASK] film", "--target", "fine"],
+        ["[MASK] stands at columns 1, 2 in the text: pass --column, from 0 to 4"]),
+    "no mask, and no token": (["explain", "masked", "a film", "--target", "fine film"],
+        ["[MASK] stands nowhere in the text", "it is 2 tokens, 'fine', 'film'; pass one of these"]),
+    "an unknown token": (["explain", "masked", "a [MASK]", "--target", "cinema"],
+        ["no such token; pass an id, or a token that `lrp-axioms vocabulary MODEL` prints"]),
+    "a token that is misspelt": (["explain", "masked", "a [MASK]", "--target", "fime"],
+        ["did you mean 'fine'?"]),
     "nothing": (["explain", "masked", "a [MASK]", "--target", ""], ["no such token"]),
-    "no such answer": (
-        ["explain", "answers", QUESTION, CONTEXT, "--target", "soup"],
-        ["--target 'soup': the answer stands nowhere in the text"],
-    ),
-    "an answer in two places": (
-        ["audit", "answers", QUESTION, CONTEXT, "--target", "film"],
-        ["the answer begins at columns 2, 7, 11; pass one of them as --column"],
-    ),
-    "a column without an answer": (
-        ["explain", "answers", QUESTION, CONTEXT, "--column", 6],
-        ["--column 6 says at which of several places an answer begins: pass its words"],
-    ),
+    "no such answer": (["explain", "answers", QUESTION, CONTEXT, "--target", "soup"],
+        ["--target 'soup': the answer stands nowhere in the text"]),
+    "an answer in two places": (["audit", "answers", QUESTION, CONTEXT, "--target", "film"],
+        ["the answer begins at columns 2, 7, 11; pass one of them as --column"]),
+    "a column without an answer": (["explain", "answers", QUESTION, CONTEXT, "--column", 6],
+        ["--column 6 says at which of several places an answer begins: pass its words"]),
     "a question alone": (["audit", "answers", QUESTION], ["2 texts, not 1"]),
     "no question": (["audit", "answers"], ["2 texts, not 0"]),
-    "texts of no question": (
-        ["audit", "classes", "film", "dull"],
-        ["2 texts: pass one, in quotes"],
-    ),
-}
+    "texts of no question": (["audit", "classes", "film", "dull"],
+        ["2 texts: pass one, in quotes"]),
+}  # fmt: skip
 
 
 @pytest.mark.parametrize("case", WRONG)

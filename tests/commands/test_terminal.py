@@ -43,12 +43,8 @@ def terminal(encoding):
 @pytest.mark.parametrize("command", ["audit", "explain", "prove"])
 def test_a_command_prints_what_an_ascii_terminal_can_show(into, model, command):
     stream = terminal("ascii")
-    assert (
-        into(
-            stream, command, *(["--show", "10"] if command == "prove" else [model, TEXT, "--full"])
-        )
-        == 0
-    )
+    given = ["--show", "10"] if command == "prove" else [model, TEXT, "--full"]
+    assert into(stream, command, *given) == 0
     shown = stream.buffer.getvalue().decode("ascii")
     expected = {"audit": "  ####", "explain": "fine", "prove": "eps >= 0\n" * 9999}
     assert expected[command] in shown

@@ -7,7 +7,6 @@ import torch
 
 from numeric.results import render
 from numeric.results.result import Attribution
-from tests.support.browser import chromium
 
 
 def of_words(count, texts=1):
@@ -21,28 +20,22 @@ def of_words(count, texts=1):
     return Attribution(relevance, target, logit, zero, "attnlrp", {}, {}, tokens=tokens)
 
 
-@pytest.fixture(scope="module")
-def driver():
-    with chromium() as found:
-        yield found
-
-
 @pytest.mark.parametrize(("count", "texts"), [(450, 2), (900, 1), (450, 9), (8, 60), (5000, 1)])
-def test_reviews_are_shorter_than_six_thousand_pixels(driver, count, texts, tmp_path):
+def test_reviews_are_shorter_than_six_thousand_pixels(browser, count, texts, tmp_path):
     path = tmp_path / "page.html"
     path.write_text(of_words(count, texts).html(), "utf-8")
-    driver.set_window_size(1200, 900)
-    driver.get(path.as_uri())
-    assert driver.execute_script("return document.documentElement.scrollHeight") < 6_000
-    folds = driver.find_elements("css selector", "summary")
+    browser.set_window_size(1200, 900)
+    browser.get(path.as_uri())
+    assert browser.execute_script("return document.documentElement.scrollHeight") < 6_000
+    folds = browser.find_elements("css selector", "summary")
     assert sum(x.text.endswith("more maps") for x in folds) == (texts > 2)
     for fold in reversed(folds):  # the last ones lie in others
-        driver.execute_script("arguments[0].click()", fold)
-    height = driver.execute_script("return document.documentElement.scrollHeight")
+        browser.execute_script("arguments[0].click()", fold)
+    height = browser.execute_script("return document.documentElement.scrollHeight")
     assert height > 20 * count  # every token has a line
-    assert len(driver.find_elements("css selector", "h2")) == (texts > 1) * texts
-    driver.set_window_size(420, 900)
-    assert driver.execute_script("return document.documentElement.scrollWidth") <= 420
+    assert len(browser.find_elements("css selector", "h2")) == (texts > 1) * texts
+    browser.set_window_size(420, 900)
+    assert browser.execute_script("return document.documentElement.scrollWidth") <= 420
 
 
 def test_the_table_is_sorted_and_has_positions():

@@ -13,15 +13,9 @@ from benchmarks.names import ON_TEXTS
 from benchmarks.sources import data
 from benchmarks.sources.pins import PINS
 from numeric.methods.catalogue import METHODS
+from tests.support.one_by_one import METHODS as LABELS
 
 TEXT = rows.names()
-LABELS = {
-    "LOO": "loo",
-    "IG": "integrated-gradients",
-    "Rollout": "attention-rollout",
-    "AttnLRP": "attnlrp",
-    "CP-LRP": "cp-lrp",
-}
 
 
 # The project's own files
@@ -92,44 +86,31 @@ WRONG = {
     "a number as model": (GOOD.replace('"someone/bert"', "3") + LOO, ["model is missing or no"]),
     "nothing at all": ("", ["table is missing", "dataset is missing", "model is missing"]),
     "nothing to compute": (GOOD, ["has neither [variants] nor sweep = true"]),
-    "an unknown dtype": (
-        GOOD + 'dtype = "half"\n' + LOO,
-        ["dtype = 'half'; the dtypes are float32"],
-    ),
+    "an unknown dtype": (GOOD + 'dtype = "half"\n' + LOO,
+        ["dtype = 'half'; the dtypes are float32"]),
     "variants and sweep": (GOOD + "sweep = true\n" + LOO, ["both [variants] and sweep = true"]),
-    "an unknown rule at the softmax": (
-        GOOD + 'sweep = true\nsoftmax = "flat"\n',
-        ["'flat'; the rules are taylor"],
-    ),
+    "an unknown rule at the softmax": (GOOD + 'sweep = true\nsoftmax = "flat"\n',
+        ["'flat'; the rules are taylor"]),
     "a rule without a sweep": (GOOD + 'softmax = "taylor"\n' + LOO, ["softmax would be ignored"]),
     "no method": (GOOD + '[variants."X"]\nepsilon = 0.1\n', ["variants.X.method = None; the"]),
     "an unknown method": (GOOD + LOO.replace("loo", "magic"), ["variants.LOO.method = 'magic'"]),
     "an unknown option": (GOOD + LOO + "epsilon = 0.1\n", ["variants.LOO: ", "epsilon"]),
-    "an unknown removal": (
-        GOOD + LOO + 'removal = "magic"\n',
-        [
-            "variants.LOO.removal = 'magic'",
-            "of attention-mask, deletion, [MASK], or the id of a",
-        ],
-    ),
+    "an unknown removal": (GOOD + LOO + 'removal = "magic"\n', ["variants.LOO.removal = 'magic'",
+        "of attention-mask, deletion, [MASK], or the id of a"]),
     "a removal that is true": (GOOD + LOO + "removal = true\n", ["variants.LOO.removal = True"]),
     "a negative token": (GOOD + LOO + "removal = -1\n", ["variants.LOO.removal = -1; write one"]),
     "a removal for a method without": (
         GOOD + LOO.replace("loo", "attnlrp") + 'removal = "deletion"\n',
         ["variants.LOO: ", "no option 'removal'"],
     ),
-    "an unknown rule": (
-        GOOD + '[variants."X"]\nmethod = "attnlrp"\nlinear = "magic"\n',
-        ["variants.X: ", "magic"],
-    ),
+    "an unknown rule": (GOOD + '[variants."X"]\nmethod = "attnlrp"\nlinear = "magic"\n',
+        ["variants.X: ", "magic"]),
     "the rule of another operation": (
         GOOD + '[variants."X"]\nmethod = "attnlrp"\nlayer_norm = "epsilon"\n',
         ["variants.X: ", "['layer_norm'] = 'epsilon'"],
     ),
-    "a rule for a method without rules": (
-        GOOD + LOO + 'linear = "epsilon"\n',
-        ["variants.LOO: ", "only attnlrp, cp-lrp"],
-    ),
+    "a rule for a method without rules": (GOOD + LOO + 'linear = "epsilon"\n',
+        ["variants.LOO: ", "only attnlrp, cp-lrp"]),
     "an option that is a list": (GOOD + "[[variants]]\nmethod = 1\n", ["variants is no table"]),
     "a variant that is a word": (GOOD + '[variants]\nLOO = "loo"\n', ["variants.LOO is no table"]),
     "examples in words": (GOOD + 'examples = "all"\n' + LOO, ["examples = 'all'"]),
@@ -143,7 +124,7 @@ WRONG = {
     ),
     "no TOML": (GOOD + "= 3", ["line 4"]),
     "an option twice": (GOOD + LOO + 'method = "loo"\n', ["overwrite"]),
-}
+}  # fmt: skip
 
 
 @pytest.mark.parametrize("name", WRONG)

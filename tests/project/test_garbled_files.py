@@ -237,15 +237,9 @@ def test_the_largest_numbers_are_shown():
 
 
 RESULT = result.Result(
-    name="theorems",
-    table="theorems",
-    title="Theorems",
-    text="What is proved.",
-    settings={"seed": 0, "parts": {"a": [1, 2.5]}},
-    rows=[],
-    notes=("One.",),
-    provenance={"commit": "abc"},
-)
+    name="theorems", table="theorems", title="Theorems", text="What is proved.", rows=[],
+    settings={"seed": 0, "parts": {"a": [1, 2.5]}}, notes=("One.",), provenance={"commit": "abc"},
+)  # fmt: skip
 
 
 @given(data=st.data())

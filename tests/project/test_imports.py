@@ -47,11 +47,7 @@ def test_importing_a_layer_leaves_the_others_alone(module):
     [
         ("axioms.rules.linear, axioms.graph", ("sympy", "numpy", "torch", "numeric"), {"sympy"}),
         # torch itself imports sympy
-        (
-            "numeric.engine.rules",
-            ("torch", "axioms.rules", "numeric.reference"),
-            {"torch"},
-        ),
+        ("numeric.engine.rules", ("torch", "axioms.rules", "numeric.reference"), {"torch"}),
     ],
 )
 def test_a_layer_imports_its_library_and_the_check_sees_it(module, suspects, found):

@@ -40,12 +40,9 @@ LOADED = {
 def loaded(*steps):
     """The modules that a fresh interpreter has loaded after each of some steps."""
     show = '\nprint("LOADED", *sys.modules)\n'
+    code = "import sys\n" + show.join([*steps, ""])
     done = subprocess.run(
-        [sys.executable, "-c", "import sys\n" + show.join([*steps, ""])],
-        cwd=ROOT,
-        check=True,
-        capture_output=True,
-        text=True,
+        [sys.executable, "-c", code], cwd=ROOT, check=True, capture_output=True, text=True
     )
     lines = [line.split() for line in done.stdout.splitlines() if line.startswith("LOADED ")]
     return [{name.removeprefix("lrp_axioms.") for name in names} for _, *names in lines]
@@ -87,8 +84,3 @@ def test_nobody_looks_for_garbage_while_a_model_is_loaded_nor_at_the_end():
     last = "import atexit, gc\natexit.register(lambda: print('LOADED', gc.get_freeze_count()))\n"
     _, at_the_end = loaded(last + COMMAND.format(arguments=["--help"]))
     assert int(*at_the_end) > 10_000
-
-
-def test_the_check_sees_what_is_imported():
-    (modules,) = loaded("import sys, numpy")
-    assert modules & SLOW == {"numpy"}

@@ -84,11 +84,8 @@ def run(installed, folder, command, *extras):
     program = PROGRAM.format(absent=absent(*extras))
     return subprocess.run(
         [sys.executable, "-c", program, *shlex.split(command)],
-        cwd=folder,
-        env=environment,
-        capture_output=True,
-        text=True,
-    )
+        cwd=folder, env=environment, capture_output=True, text=True,
+    )  # fmt: skip
 
 
 def test_the_core_has_none_of_the_libraries_of_the_paper():

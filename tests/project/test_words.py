@@ -146,10 +146,6 @@ def test_a_command_takes_the_methods_that_its_function_takes(name, run, tmp_path
 # Equal forms
 
 
-def encoded():
-    return {key: x[:1] for key, x in cases.tiny_batch().items()}
-
-
 def by_graphs(model, inputs, method):
     with compiled(model, method, disable=True) as explain:
         return explain(inputs)
@@ -165,13 +161,13 @@ BY_METHOD = {
 
 @pytest.mark.parametrize("name", BY_METHOD)
 def test_a_method_is_a_name_or_a_composite(name):
-    model = cases.tiny_bert()
+    model, inputs = cases.tiny_bert(), cases.first(cases.tiny_batch())
     model.set_attn_implementation("eager")
     for method in ("cp-lrp", CP_LRP):
-        BY_METHOD[name](model, encoded(), method)
+        BY_METHOD[name](model, inputs, method)
     for method in ("cplrp", 3, None):
         with pytest.raises(ValueError, match=rf"method {method!r}.* or a Composite"):
-            BY_METHOD[name](model, encoded(), method)
+            BY_METHOD[name](model, inputs, method)
 
 
 BY_TARGET = {
@@ -188,7 +184,7 @@ def test_a_target_is_a_number_or_a_name(name):
     model = cases.tiny_bert()
     model.set_attn_implementation("eager")
     model.config.id2label = {0: "negative", 1: "own", 2: "positive"}
-    explain, batch = BY_TARGET[name], encoded()
+    explain, batch = BY_TARGET[name], cases.first(cases.tiny_batch())
     number = lambda target: getattr(explain(model, batch, target=target), "logit", None)
     names = ["own", ["own"], logit("own"), torch.tensor([1]), logit(1)]
     for target in names:

@@ -176,16 +176,12 @@ def check_moved_parameter():
 
 WEIGHT, BIAS = sixteenths((3, 5), seed=5), sixteenths((5,), seed=6)
 SAME = {
-    "linear": (
-        kinds.LINEAR,
-        lambda x: x @ torch.tensor(WEIGHT) + torch.tensor(BIAS),
-        lambda: [parameter("w"), parameter("b")],
-        {},
-    ),
+    "linear": (kinds.LINEAR, lambda x: x @ torch.tensor(WEIGHT) + torch.tensor(BIAS),
+        lambda: [parameter("w"), parameter("b")], {}),
     "scores": (kinds.SCORES, lambda q, k: 0.5 * q @ k.mT, lambda: [leaf("k")], {"scale": 0.5}),
     "readout": (kinds.READOUT, lambda a, v: a @ v.mT.mT, lambda: [leaf("v")], {}),
     "matrix product": (kinds.BILINEAR, torch.matmul, lambda: [leaf("v")], {}),
-}
+}  # fmt: skip
 VALUES = {"w": WEIGHT, "b": BIAS}
 VALUES |= {"k": sixteenths((2, 4, 3), seed=7), "v": sixteenths((2, 3, 4), seed=8)}
 

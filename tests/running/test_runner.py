@@ -130,11 +130,6 @@ def test_a_folder_at_work_is_left_alone(folder):
     measure(folder)
 
 
-@pytest.fixture
-def at_once(monkeypatch):
-    monkeypatch.setattr(manifest, "SECONDS", -1)
-
-
 def _stopped(folder, at):
     """A run whose process ends just before its change number ``at`` of the folder."""
     left = [at]
@@ -154,9 +149,9 @@ def _stopped(folder, at):
     measure(folder)
 
 
-@pytest.mark.usefixtures("at_once")
 @pytest.mark.filterwarnings("ignore:.*multi-threaded.*:DeprecationWarning")  # a fork is quick
 def test_a_run_may_end_before_any_change_of_its_folder(tmp_path, monkeypatch):
+    monkeypatch.setattr(manifest, "SECONDS", -1)
     size = None
     for at in range(100):
         folder = tmp_path / str(at)

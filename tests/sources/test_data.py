@@ -213,14 +213,3 @@ def test_broken_imdb_is_refused(tmp_path, line, says):
     path.write_bytes(gzip.compress((jsonl([("kind", 1)]) + line).encode()))
     with pytest.raises(ValueError, match=says):
         data.load("imdb", data_dir=tmp_path)
-
-
-def test_missing_folder_file_and_name_are_refused_with_what_there_is(tmp_path):
-    with pytest.raises(models.UnavailableError, match="no such folder"):
-        data.load("sst2", data_dir=tmp_path / "nowhere")
-    with pytest.raises(models.UnavailableError, match=r"none of sst2_dev.tsv.gz, sst2_dev.tsv;"):
-        data.load("sst2", data_dir=tmp_path)
-    with pytest.raises(ValueError, match=r"'sst3'; the data sets are embedded, sst2, imdb"):
-        data.load("sst3")
-    with pytest.raises(ValueError, match="would be ignored"):
-        data.load("embedded", data_dir=tmp_path)

@@ -141,37 +141,25 @@ WRONG = {
     "a row missing": (two_hundred_rows, HEADER + SECOND + "".join(REST)),
     "a row too many": (two_hundred_rows, TEXT + FIRST),
     "positives first": (labels_alternate, HEADER + "".join(sorted([FIRST, SECOND, *REST]))),
-    "label flipped": (
-        labels_are_balanced_within_each_phenomenon,
-        TEXT.replace("\t1\tplain", "\t0\tplain", 1),
-    ),
-    "balanced overall only": (
-        labels_are_balanced_within_each_phenomenon,
-        TEXT.replace("\t1\tplain", "\t0\tplain", 1).replace("\t0\tirony", "\t1\tirony", 1),
-    ),
-    "misspelt phenomenon": (
-        every_phenomenon_has_twenty_to_sixty,
-        TEXT.replace("\thedging", "\thedgeing", 1),
-    ),
-    "two phenomena in one": (
-        every_phenomenon_has_twenty_to_sixty,
-        TEXT.replace("\tnegation", "\tplain"),
-    ),
+    "label flipped": (labels_are_balanced_within_each_phenomenon,
+        TEXT.replace("\t1\tplain", "\t0\tplain", 1)),
+    "balanced overall only": (labels_are_balanced_within_each_phenomenon,
+        TEXT.replace("\t1\tplain", "\t0\tplain", 1).replace("\t0\tirony", "\t1\tirony", 1)),
+    "misspelt phenomenon": (every_phenomenon_has_twenty_to_sixty,
+        TEXT.replace("\thedging", "\thedgeing", 1)),
+    "two phenomena in one": (every_phenomenon_has_twenty_to_sixty,
+        TEXT.replace("\tnegation", "\tplain")),
     "five words": (six_to_forty_words, with_first("A warm and funny film.")),
     "forty-one words": (six_to_forty_words, with_first("very " * 41)),
     "sentence twice": (no_duplicates, with_first(SECOND.split("\t")[0])),
     "same but for case and stop": (no_duplicates, with_first(SECOND.split("\t")[0][:-1].upper())),
-    "near duplicate": (
-        no_shared_five_gram,
-        with_first(" ".join(SECOND.split("\t")[0].split()[:-1]) + " morning."),
-    ),
+    "near duplicate": (no_shared_five_gram,
+        with_first(" ".join(SECOND.split("\t")[0].split()[:-1]) + " morning.")),
     "phenomenon renamed": (counts_are_the_cards, TEXT.replace("\tirony", "\tsarcasm")),
-    "a pair moved": (
-        counts_are_the_cards,
-        TEXT.replace("\t1\tplain", "\t1\tirony", 1).replace("\t0\tplain", "\t0\tirony", 1),
-    ),
+    "a pair moved": (counts_are_the_cards,
+        TEXT.replace("\t1\tplain", "\t1\tirony", 1).replace("\t0\tplain", "\t0\tirony", 1)),
     "a sentence lengthened": (lengths_are_the_cards, with_first(f"Well, {SENTENCE} " + "ha " * 9)),
-}
+}  # fmt: skip
 
 
 @pytest.mark.parametrize("check", CHECKS, ids=lambda check: check.__name__)

@@ -28,7 +28,6 @@ COMMANDS = {
     "explain model film '' 'a\tb' ' '": "text 2: no text in ''...text 4: no text in ' '",
     f"explain model film '{LONG}'": "text 2: the text has 12 tokens, and the model 9 posit",
     f"explain model '{LONG}'": "the text has 12 tokens, and the model 9 positions: pass --truncate",
-    "explain model film --method magic": "--method magic: pass attnlrp, cp-lrp, gradie",
     "explain model film --method cplrp": "loo...; did you mean 'cp-lrp'?",
     "explain model film --method AttnLRP": "; did you mean 'attnlrp'?",
     "explain model film --png empty": "--png empty is a folder; pass a file in it",
@@ -94,7 +93,12 @@ COMMANDS = {
     f"audit model '{LONG}'": "the text has 12 tokens, and the model 9 positions: pass --truncate",
     "explain model film --method loo,magic,x": "--method magic, x: pass attnlrp",
     "explain model film --dtype int8": "--dtype int8: pass float32, float64, bfloat16, float16",
-    "audit model film --method x": "--method x: pass attnlrp, cp-lrp",
+    "interactions model 'fine film' --dtype float99": "--dtype float99: pass float32, float64, bf",
+    "attribute good.txt --dtype float99": "--dtype float99: pass float32, float64, bfloat16, float",
+    "evaluate maps.parquet --dtype float99": "--dtype float99: pass float32, float64, bfloat16, f",
+    "explain model film --by word": "--by word: only with --generate and --answer",
+    "search product 'conservatin, add zero' 'commute product'": "AXIOMS conservatin, add zero, "
+        "commute product: pass conservation, locality,...mean 'conservation', 'commute products'?",
     "audit model film --method cp_lrp": "attnlrp, cp-lrp; did you mean 'cp-lrp'?",
     "audit model a.json": "a.json would be read as a text; to write it, pass --json > a.json",
     "audit model film --target 3": "--target 3 is out of range; the model has classes 0 to 2",
@@ -116,7 +120,6 @@ COMMANDS = {
     "audit vit --image bomb.png": "--image bomb.png is no image that can be read ...decompression",
     "audit vit --method cp-lrp --target 7": "--target 7 is out of range",
     # plan
-    "plan model --method x": "--method x: pass attnlrp, cp-lrp, gradient-x-input",
     "plan model --method cplrp": "gradient-x-input; did you mean 'cp-lrp'?",
     # attribute
     "attribute": "Missing argument 'file'",
@@ -126,7 +129,6 @@ COMMANDS = {
     "attribute stars.csv": "no column 'text', only stars, review",
     "attribute good.txt --output notes.md": "--output notes.md: ",
     "attribute good.txt --output ''": "--output . has no name",
-    "attribute good.txt --method grad": "--method grad: pass attnlrp, cp-lrp",
     "attribute good.txt --method lo": "attention-rollout, loo...did you mean 'loo'?",
     "attribute good.txt --method a --method b": "--method a, b: pass attnlrp, cp-lrp",
     "attribute good.txt --engine spark": "--engine 'spark': the engines are local, ray",
@@ -166,7 +168,8 @@ COMMANDS = {
     "reproduce --examples 0": "--examples 0: pass at least 1",
     "reproduce --examples all": "parse string as an intege",
     "reproduce table2 --curves": "--curves would be ignored; it is about figure2",
-    "reproduce --dataset sst3": "unknown data set 'sst3'; the data...; did you mean 'sst2'?",
+    "reproduce --dataset sst3":
+        "unknown data set 'sst3'; the data sets are embedded, sst2, imdb; did you mean 'sst2'?",
     "reproduce --data-dir .": "--data-dir . would be ignored",
     "reproduce --dataset sst2 --data-dir nowhere": "--data-dir nowhere: no such folde",
     "reproduce --dataset sst2 --data-dir taken": "--data-dir taken: no such folde",

@@ -1,18 +1,9 @@
-"""Rational functions by FLINT, a library of polynomials that shares no code with SymPy.
+"""Rational functions by FLINT, a library of polynomials that shares no code with SymPy."""
 
-``python -m tests.support.flint_fractions`` lets both decide every identity of the theorems.
-"""
-
-import itertools
-import time
 from collections.abc import Iterable
 
 import sympy as sp
 from flint import Ordering, fmpq, fmpq_mpoly, fmpq_mpoly_ctx
-
-from axioms.decide.decisions import IDENTICAL, Decision
-from axioms.decide.identity import identical
-from axioms.evidence.prove import prove
 
 Fraction = tuple[fmpq_mpoly, fmpq_mpoly]  # numerator and denominator, without a common factor
 
@@ -66,19 +57,3 @@ def _lowest(above: fmpq_mpoly, below: fmpq_mpoly) -> Fraction:
         raise ZeroDivisionError("a denominator is 0")
     common = above.gcd(below)
     return above / common, below / common
-
-
-def main() -> None:
-    """Prints how often both engines differ on the theorems, and the time of each."""
-    recorded: dict[str, list[Decision]] = {}
-    prove(decisions=recorded)
-    found = [d for d in itertools.chain(*recorded.values()) if d.kind == IDENTICAL]
-    for name, decide in (("SymPy", identical), ("FLINT", same)):
-        start = time.process_time()
-        differ = sum(decide(d.left, d.right) != d.verdict for d in found)
-        seconds = time.process_time() - start
-        print(f"{name}: {len(found)} identities in {seconds:.1f} s, {differ} decided otherwise")
-
-
-if __name__ == "__main__":
-    main()

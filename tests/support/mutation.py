@@ -60,17 +60,11 @@ def factorizations():
 
 
 OPTIONS = [
-    "-x",
-    f"-c{os.devnull}",
-    f"--rootdir={ROOT}",
-    "--import-mode=importlib",
-    "--disable-plugin-autoload",
-    "--capture=sys",
-    "-pno:terminal",
-    "-pno:cacheprovider",
-    "-pno:faulthandler",  # process-wide: an outer pytest run may be using it
-    "-Wignore::pytest.PytestUnknownMarkWarning",
-]
+    "-x", f"-c{os.devnull}", f"--rootdir={ROOT}", "--import-mode=importlib", "--capture=sys",
+    "--disable-plugin-autoload", "-Wignore::pytest.PytestUnknownMarkWarning",
+    # faulthandler is process-wide: an outer pytest run may be using it
+    *(f"-pno:{plugin}" for plugin in ("terminal", "cacheprovider", "faulthandler")),
+]  # fmt: skip
 
 
 class Undecided(Exception):

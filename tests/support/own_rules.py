@@ -110,12 +110,7 @@ def with_rule(kind, name):
 
 ATTN = RuleSet(name="AttnLRP", composite=ATTNLRP)
 SAME_AS = {  # own rule -> the project's, decided by the scoreboard
-    halves: ATTN,
-    shares: ATTN,
-    with_bias: ATTN,
-    eq3: ATTN,
-    eq5: ATTN,
-    identity: ATTN,
+    **dict.fromkeys((halves, shares, with_bias, eq3, eq5, identity), ATTN),
     nothing: with_rule(kinds.SCORES, CP_LRP.rules[kinds.SCORES]),
     none: with_rule(kinds.SOFTMAX, CP_LRP.rules[kinds.SOFTMAX]),
     value_only: with_rule(kinds.READOUT, CP_LRP.rules[kinds.READOUT]),

@@ -4,6 +4,7 @@ import json
 import threading
 import urllib.error
 import urllib.request
+from contextlib import AbstractContextManager
 
 import uvicorn
 
@@ -19,7 +20,7 @@ def question(*methods, **more):
     return {"text": TEXT, "methods": list(methods), "unit": "token"} | more
 
 
-class Served:
+class Served(AbstractContextManager):
     """A server of one model on a free port, in a thread."""
 
     def __init__(self, name, **options):
@@ -40,6 +41,9 @@ class Served:
     def end(self):
         self.server.should_exit = True
         self.thread.join(60)
+
+    def __exit__(self, *_):
+        self.end()
 
     @property
     def address(self):

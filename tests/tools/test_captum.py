@@ -11,22 +11,9 @@ import torch
 from axioms.composites import GRADIENT_X_INPUT
 from numeric import attribute
 from numeric.targets import OWN, log_probability, logit, span
-from tests.census.measure import conditions
 from tests.support import cases
 from tests.support.cases import close
-from tests.support.tools import PROMPT, TEXT, bert, language_model, loaded, tiny_tokenizer
-
-
-@pytest.fixture
-def tokenizer(tmp_path):
-    return tiny_tokenizer(tmp_path)
-
-
-@pytest.fixture
-def double():
-    """Nothing passes through float32, as stock LLaMA code does outside of rules."""
-    with conditions():
-        yield
+from tests.support.tools import PROMPT, TEXT, bert, language_model, loaded
 
 
 @pytest.fixture
@@ -57,7 +44,7 @@ def for_captum(monkeypatch):
     del sys.modules["lrp_axioms.numeric.tools.captum"]
 
 
-@pytest.mark.usefixtures("double")
+@pytest.mark.usefixtures("float64")
 @pytest.mark.parametrize("name", ["bert", "llama", "gpt2", "vit"])
 def test_captum_gets_relevance_and_minus_the_residual(for_captum, name):
     model, inputs = cases.family(name)
@@ -147,7 +134,7 @@ def test_captum_explains_every_token_of_an_answer(attr, for_captum, tokenizer):
         close(found.seq_attr, whole.relevance[0, :start])
 
 
-@pytest.mark.usefixtures("double")
+@pytest.mark.usefixtures("float64")
 def test_captum_means_the_same_by_the_arguments_that_it_passes(attr, for_captum, tokenizer):
     """Its own method at the word embeddings, on a model that adds nothing to these."""
     model = language_model()

@@ -7,14 +7,9 @@ from numeric import attribute
 from numeric.targets import OWN, logit
 from numeric.tools.pipelines import explain
 from tests.support.cases import close
-from tests.support.tools import PROMPT, TEXT, bert, language_model, tiny_tokenizer
+from tests.support.tools import PROMPT, TEXT, bert, language_model
 
 CHAT = [{"role": "user", "content": "a dull film"}]
-
-
-@pytest.fixture
-def tokenizer(tmp_path):
-    return tiny_tokenizer(tmp_path)
 
 
 def test_a_pipeline_of_a_classifier_says_why_its_classes(tokenizer):

@@ -17,14 +17,9 @@ from numeric.tools.external_model import ExternalModel
 from numeric.tools.quantus import FromEmbeddings, explain
 from tests.support import cases
 from tests.support.cases import close
-from tests.support.tools import PROMPT, language_model, loaded, tiny_tokenizer, translator
+from tests.support.tools import PROMPT, language_model, loaded, translator
 
 SINGLE = 10 * torch.finfo(torch.float32).eps  # of results that a library turns into float32
-
-
-@pytest.fixture
-def tokenizer(tmp_path):
-    return tiny_tokenizer(tmp_path)
 
 
 @pytest.mark.parametrize("method", ["attnlrp", "cp-lrp"])
