@@ -91,18 +91,3 @@ def test_a_layer_that_keeps_what_it_has_seen_is_an_error():
     layer.forward = remembers.__get__(layer)
     with pytest.raises(ValueError, match=r"layer\.0 does not give the same when it runs again"):
         attribute(model, inputs, checkpoint=True)
-
-
-@pytest.mark.parametrize(
-    ("options", "says"),
-    [
-        ({"at": "bert.pooler"}, "cannot give at='bert.pooler': leave one of them out"),
-        ({"positions": "signed"}, "cannot give positions='signed': leave one of them out"),
-        ({"epsilon": -1.0}, "the stabiliser must be finite"),
-    ],
-)
-def test_what_it_cannot_give_is_named(options, says):
-    model, inputs = cases.family("bert")
-    with pytest.raises(ValueError, match=r"checkpoint|stabiliser") as caught:
-        attribute(model, inputs, checkpoint=True, **options)
-    assert says in str(caught.value)

@@ -215,13 +215,6 @@ def test_padding_has_no_position(name):
                 assert not part[1, ..., 4:].any()
 
 
-@pytest.mark.parametrize("wrong", ["sign", True, 1, ""])
-def test_an_unknown_way_to_sum_position_is_refused(wrong):
-    model, batch = cases.family("bert")
-    with pytest.raises(ValueError, match="pass one of None, 'signed', 'absolute'"):
-        attribute(model, batch, positions=wrong)
-
-
 @pytest.mark.filterwarnings("ignore")  # of the architectures' own
 @pytest.mark.parametrize("name", ["gptj", "roformer", "deepseek_v2", "mpt", "xlnet", "deepseek_v4"])
 def test_position_that_enters_in_an_unknown_way_is_refused_and_not_given_0(name):

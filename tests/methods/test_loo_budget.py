@@ -35,16 +35,6 @@ def model():
     return cases.family("roberta")[0]
 
 
-def test_a_budget_of_all_tokens_is_leave_one_out(model):
-    inputs = cases.family_inputs("roberta")
-    want = attribute(model, inputs, "loo")
-    found = attribute(model, inputs, "loo", budget=inputs["input_ids"].shape[1])
-    close(found.relevance, want.relevance)
-    assert (found.details["passes"] == inputs["attention_mask"].sum(dim=1)).all()
-    assert (found.details["by_token"] == inputs["attention_mask"]).all()
-    assert want.details == {}
-
-
 @pytest.mark.parametrize("budget", [4, 5, 6, 7, 8, 9])
 def test_tokens_of_the_largest_groups_come_one_by_one_as_far_as_it_reaches(model, budget):
     inputs = text()

@@ -53,14 +53,6 @@ def test_texts_padded_on_the_left_are_the_plain_loop(name):
     check(model, inputs, a, tolerance=tolerance(name))
 
 
-@pytest.mark.parametrize("name", DECODERS)
-def test_without_padding_id_a_text_alone_is_the_plain_loop(name):
-    model, inputs = cases.family(name, pad_token_id=None)
-    inputs = {key: x[:1] for key, x in inputs.items()}
-    a = attribute(model, inputs, "loo")
-    check(model, inputs, a, tolerance=tolerance(name))
-
-
 def test_a_window_of_attention_is_not_narrowed_by_what_is_left_out():
     model, _ = cases.family("mistral", sliding_window=4)
     inputs = six_texts("mistral")

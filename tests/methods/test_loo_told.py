@@ -67,9 +67,3 @@ def test_a_result_that_was_told_is_saved(tmp_path):
     a = explain(loaded.model, loaded.tokenizer, TEXTS[0], **how)
     a.save(tmp_path / "a.safetensors")
     assert torch.equal(type(a).load(tmp_path / "a.safetensors").relevance, a.relevance)
-
-
-@pytest.mark.parametrize("size", [0, -1, 1.5, None])
-def test_a_wrong_batch_size_is_one_error(loaded, size):
-    with pytest.raises(ValueError, match=r"batch_size=.*pass a whole number of copies"):
-        attribute(loaded.model, inputs_of(loaded), "loo", batch_size=size, each=lambda *_: None)

@@ -29,6 +29,17 @@ def made(name, task):
         return with_inputs(name, task)
 
 
+def spelled_out(q, k, v, *, attn_mask=None, scale=None, is_causal=False, softmax, **_):
+    k, v = (x.repeat_interleave(q.shape[1] // x.shape[1], dim=1) for x in (k, v))
+    z = q @ k.mT * (scale or q.shape[-1] ** -0.5)
+    if is_causal:
+        attn_mask = torch.ones(z.shape[-2:], dtype=torch.bool).tril()
+    if attn_mask is not None:
+        least = torch.finfo(z.dtype).min
+        z = z.masked_fill(~attn_mask, least) if attn_mask.dtype == torch.bool else z + attn_mask
+    return softmax(z) @ v
+
+
 class Watched(TorchFunctionMode):
     """The weights of every attention of a pass, whose fused kernels are spelled out.
 
@@ -45,7 +56,7 @@ class Watched(TorchFunctionMode):
         kwargs = dict(kwargs or {})
         name = getattr(func, "__name__", "")
         if name == "scaled_dot_product_attention":
-            return self._fused(*args, **kwargs)
+            return spelled_out(*args, softmax=self._weights, **kwargs)
         if name == "layer_norm" and self.held:
             return held(*args, **kwargs)
         if name != "softmax":
@@ -63,18 +74,6 @@ class Watched(TorchFunctionMode):
             z = z.index_add(-1, torch.tensor([self.column]), more[..., None])
         self.found.append(torch.softmax(z, dim=-1))
         return self.found[-1]
-
-    def _fused(self, q, k, v, *, attn_mask=None, scale=None, **given):
-        causal = given.get("is_causal")
-        groups = q.shape[1] // k.shape[1]
-        k, v = (x.repeat_interleave(groups, dim=1) for x in (k, v))
-        z = q @ k.mT * (scale or q.shape[-1] ** -0.5)
-        hidden = ~torch.ones(z.shape[-2:], dtype=torch.bool).tril() if causal else None
-        if attn_mask is not None and attn_mask.dtype == torch.bool:
-            hidden = ~attn_mask
-        z = z if hidden is None else z.masked_fill(hidden, torch.finfo(z.dtype).min)
-        z = z if attn_mask is None or attn_mask.dtype == torch.bool else z + attn_mask
-        return self._weights(z) @ v
 
 
 def held(x, _shape, weight, bias, eps):
@@ -101,6 +100,7 @@ def test_it_is_the_derivative_by_what_leaving_a_key_out_does_to_its_rows(name, t
     model, batch = made(name, task)
     with conditions():
         a = attribute(model, batch, METHOD)
+    assert a.details == {}
     tokens, step = batch["input_ids"].shape[1], 1e-5  # times 1 / (1 - A) of the steepest row
     want = torch.zeros_like(a.relevance)
     with torch.no_grad():
@@ -227,13 +227,6 @@ def test_there_are_no_more_passes_than_tokens():
         more = attribute(model, batch, METHOD, midpoint=tokens + 5)
     assert len(ran) == 2 * count
     close(more.relevance, each.relevance)
-
-
-@pytest.mark.parametrize("midpoint", [-1, 1.0, True])
-def test_the_number_of_passes_is_a_whole_number(midpoint):
-    model, batch = made("bert", CLASSES)
-    with pytest.raises(ValueError, match="the number of passes at half masks, such as 1"):
-        attribute(model, batch, METHOD, midpoint=midpoint)
 
 
 def test_a_model_that_attends_elsewhere_at_half_masks_is_refused():

@@ -186,15 +186,6 @@ def test_fused_attention_stays_fused(name):
     assert [type(x) for x in seen] == [Fused, Fused]
 
 
-def test_heads_of_all_layers_add_up_to_it():
-    model, batch = cases.family("gpt2")
-    found = attribute(model, batch, METHOD, heads=True)
-    assert found.details["heads"].shape == (2, 2, 2, 6)  # text, layer, head, token
-    kept = batch["attention_mask"]
-    close(found.details["heads"].sum(dim=(1, 2)) * kept, found.relevance)
-    assert attribute(model, batch, METHOD).details == {}
-
-
 def test_it_is_linear_in_the_target():
     with conditions():
         model, batch = with_inputs("llama", CAUSAL)
@@ -266,11 +257,3 @@ UNSEEN = {
 def test_attention_that_is_not_seen_is_refused(case):
     attend, part = UNSEEN[case]
     contains(refused(ValueError, One(attend), texts(), METHOD), part, "pass another method")
-
-
-def test_deviations_are_true_or_held():
-    wrong = "deviations='maybe': pass one of true, held", "deviations=['held']: pass one of true"
-    for value, says in zip(("maybe", ["held"]), wrong, strict=True):
-        given = {"deviations": value, "midpoint": -1}
-        message = refused(ValueError, cases.tiny_bert(), texts(), METHOD, **given)
-        contains(message, says, "midpoint=-1: pass 0")

@@ -6,47 +6,20 @@ import torch
 from numeric import attribute
 from tests.support import cases
 from tests.support.cases import ALL, DECODERS, ENCODERS, SINGLE, close
-from tests.support.loops import left_out, logits_of
+from tests.support.loops import delete, left_out, logits_of, replace
 from tests.support.traces import contains, refused
 
 
-def logit_of(model, target, **inputs):
-    with torch.no_grad():
-        return model(**inputs).logits[0, target]
-
-
-def masked(model, ids, token, target):
-    mask = torch.ones_like(ids)
-    mask[0, token] = 0
-    return logit_of(model, target, input_ids=ids, attention_mask=mask)
-
-
-def deleted(model, ids, token, target):
-    left = torch.cat([ids[:, :token], ids[:, token + 1 :]], dim=1)
-    return logit_of(model, target, input_ids=left)
-
-
-def replaced(model, ids, token, target):
-    return logit_of(model, target, input_ids=ids.index_fill(1, torch.tensor([token]), 7))
-
-
-REMOVALS = {"deletion": deleted, 7: replaced}
-
-
-@pytest.mark.parametrize("removal", REMOVALS)  # by the mask: test_loo_fast.py
+@pytest.mark.parametrize("removal", ["deletion", 7])  # by the mask: test_loo_fast.py
 @pytest.mark.parametrize("name", [*ENCODERS, *DECODERS])
 def test_a_token_deleted_or_replaced_is_the_plain_loop(name, removal):
     model, inputs = cases.family(name)
     a = attribute(model, inputs, "loo", removal=removal)
     for row, length in ((0, 6), (1, 4)):
-        ids, target = inputs["input_ids"][row, None, :length], a.target[row]
+        one = {key: x[[row], :length] for key, x in inputs.items()}
         read = length - 1 if name in DECODERS else 0
-        # Deleting the token that is read moves the row: there the mask alone is defined.
-        loops = [masked if token == read else REMOVALS[removal] for token in range(length)]
-        if removal == 7:
-            loops[read] = replaced
-        without = [loop(model, ids, n, target) for n, loop in enumerate(loops)]
-        want = a.logit[row] - torch.stack(without)
+        change = replace if removal == 7 else lambda batch, n, read=read: delete(batch, n, read)
+        want = left_out(one, logits_of(model, a.target[row]), change)[0]
         close(a.relevance[row, :length], want, tolerance=cases.tolerance(name))
 
 
@@ -147,14 +120,11 @@ def test_without_padding_id_one_text_at_a_time_is_explained(name):
     model, _ = cases.family(name, pad_token_id=None)
     message = refused(ValueError, model, inputs)
     contains(message, "batch of 2 texts", "pad_token_id=None", "one text at a time")
-    one = {key: x[:1] for key, x in inputs.items()}
+    one = cases.first(inputs)
     model.load_state_dict(padded.state_dict())
-    close(attribute(model, one).relevance, attribute(padded, one).relevance)
-
-
-def test_rotary_decoders_have_no_longest_text():
-    model, _ = cases.family("llama")
-    assert attribute(model, longer({})).relevance.shape == (1, 21)
+    for method, options in (("attnlrp", {}), ("loo", {}), ("integrated-gradients", {"steps": 3})):
+        found, want = (attribute(x, one, method, **options).relevance for x in (model, padded))
+        close(found, want)
 
 
 def test_the_word_share_of_an_image_is_all_but_its_positions():

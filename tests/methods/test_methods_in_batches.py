@@ -153,16 +153,6 @@ def test_wrong_copies_are_rejected(name, wrong, monkeypatch):
             close(a.relevance, want, tolerance=SINGLE)
 
 
-@pytest.mark.parametrize("name", DECODERS)
-def test_without_padding_id_one_text_runs_at_several_nodes(name):
-    padded, _ = cases.family(name)
-    model, _ = cases.family(name, pad_token_id=None)
-    model.load_state_dict(padded.state_dict())
-    one = {key: x[:1] for key, x in texts(name).items()}
-    want = attribute(padded, one, METHOD, steps=3).relevance
-    close(attribute(model, one, METHOD, steps=3).relevance, want)
-
-
 # Work and memory
 
 
@@ -206,15 +196,6 @@ def smallest_budget(model, inputs):
     message = refused(ValueError, model, inputs, METHOD, memory=100)
     contains(message, "memory=100", "one copy of the longest text needs about")
     return int(message.split("about ")[1].split()[0])
-
-
-BAD = [{"memory": x} for x in (0, "much", True)] + [{"batch_size": x} for x in (0, 1.5)]
-
-
-@pytest.mark.parametrize("options", BAD, ids=str)
-def test_a_wrong_budget_is_refused(tiny, batch, options):
-    ((name, value),) = options.items()
-    contains(refused(ValueError, tiny, batch, METHOD, **options), f"{name}={value!r}", "pass a")
 
 
 SIZES = dict(

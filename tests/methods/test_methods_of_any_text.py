@@ -6,7 +6,6 @@ import torch
 from numeric import attribute
 from numeric.methods.memory_budget import bytes_of_a_copy
 from numeric.models import families
-from numeric.models.inputs import prepare
 from numeric.targets import logit
 from tests.census.build import CAUSAL, CLASSES, with_inputs
 from tests.support import cases
@@ -136,11 +135,3 @@ def test_rollout_is_the_product_at_the_row_that_is_read(name, task):
         first, second = (x.mean(dim=1) for x in model(**batch, output_attentions=True).attentions)
     want = (second @ first)[torch.arange(2), torch.tensor(ROWS[name, task])]
     close(a.relevance, want * batch["attention_mask"], tolerance=1e-9)
-
-
-def test_positions_of_any_model_that_counts_from_padding_on_are_fewer():
-    model, _ = with_inputs("camembert")
-    most = model.config.max_position_embeddings - model.config.pad_token_id - 1
-    prepare(model, {"input_ids": torch.full((1, most), 7)})
-    message = refused(ValueError, model, {"input_ids": torch.full((1, most + 1), 7)})
-    contains(message, f"text of {most + 1} tokens", f"{most} positions")

@@ -155,6 +155,7 @@ LIMITS = {
     ("bert", CLASSES): 64, ("roberta", CLASSES): 63, ("xlnet", CLASSES): NO_END,
     ("t5", CLASSES): NO_END, ("gemma3", CLASSES): NO_END, ("mamba", CAUSAL): NO_END,
     ("mpt", CAUSAL): 64, ("whisper", CAUSAL): 64, ("gpt2", CAUSAL): 64,
+    ("camembert", CLASSES): 63, ("llama", CLASSES): NO_END,
 }  # fmt: skip
 """The greatest number of tokens that each tiny model takes."""
 

@@ -54,7 +54,6 @@ HOOKS = {
 
 KEYS = "; it may have input_ids, attention_mask, token_type_ids"
 NAMES = f"the methods are {', '.join(METHODS)}"
-AT_LEAST = ": pass a whole number of...at least 1"
 IG = "integrated-gradients"
 NO_RULE = "BertForSequenceClassification calls functions that have no propagation rule:"
 TABLE = "numeric/engine/operations.py"
@@ -102,16 +101,6 @@ CALLS = {
         "12 tokens\nfirst 99 at\nfirst 9 at\nno token in examples [1]\ntarget=1.5"),
     # methods and options
     "no such method": (given("lrp"), f"unknown method 'lrp'; {NAMES}, or a Composite"),
-    "share": (given("attnlrp", share="position"), "share='position': pass one of embedding, word"),
-    "a patch of a text": (given("loo", patch=8), "patch=8: inputs has no image; leave it out"),
-    "steps": (given(IG, steps=0), "steps=0" + AT_LEAST),
-    "tolerance": (given(IG, tolerance=0.0),
-        "tolerance=0.0: pass a number of logits above 0, or None"),
-    "steps as a truth value": (given(IG, steps=True), "steps=True" + AT_LEAST),
-    "copies": (given("loo", batch_size=0), "batch_size=0" + AT_LEAST),
-    "baseline": (given(IG, baseline="mean"), "baseline='mean': pass one of zero, pad"),
-    "variant": (given("attention-rollout", variant="raw"),
-        "'raw': pass one of paper, abnar-zuidema"),
     "layers that are not there": (given(bypass_softmax([1, 2, 7])),
         "overrides layer 2, layer 7, which...layers are 0 to 1"),
     "a module that is not there": (given(Composite("typo", ATTNLRP.rules,
@@ -167,8 +156,62 @@ CALLS = {
         "non-finite relevance in examples [0, 1]: ...pass epsilon=1e-6",
     ),
     "one module with two rules": ((shared, given(bypass_softmax([1]))),
-        f"'bilinear-epsilon' and 'constant' for scores of one...{LAYER(1)}.attention.self; give"),
+        f"'bilinear-epsilon' and 'constant' for scores of one...{LAYER(0)}.attention.self, "
+        f"{LAYER(1)}.attention.self; give"),
+    "two limits": (given("budgeted-loo", budget=0, tolerance=-1), "budget=0: \ntolerance=-1: "),
+    "several wrong numbers": (given("shapley", samples=1.5, seed=-1, fixed=3),
+        "samples=1.5: \nseed=-1: \nfixed is int"),
+    "fixed tokens of another shape": (given("shapley", fixed=torch.ones(2, 5).bool()),
+        "fixed is torch.bool of shape (2, 5); ...(2, 6)"),
+    "fixed tokens that are numbers": (given("shapley", fixed=torch.ones(2, 6)),
+        "fixed is torch.float32 of shape"),
+    "a tiny stabiliser": (given("attnlrp", epsilon=1e-300),
+        "eps=1e-300: in float64 ...at least...pass eps=0 for the limit"),
+    "a tiny stabiliser of float32": ((on(nn.Module.float, ""), given("attnlrp", epsilon=1e-36)),
+        "eps=1e-36: in float32 ...at least...pass eps=0 for the limit"),
 }  # fmt: skip
+
+BYTES, COPIES = 'pass a number of bytes, or "auto"', "pass a whole number of copies, at least 1"
+GIVEN = [  # a method, wrong values of an option, and the advice
+    ("attnlrp", "share", ["position"], "pass one of embedding, word"),
+    ("attnlrp", "positions", ["sign", True, 1, ""], "pass one of None, 'signed', 'absolute'"),
+    ("attention-rollout", "variant", ["raw"], "pass one of paper, abnar-zuidema"),
+    (IG, "steps", [0, True], "pass a whole number of...at least 1"),
+    (IG, "baseline", ["mean"], "pass one of zero, pad"),
+    (IG, "tolerance", [0.0, "x", {}, torch.ones(2)], "pass a number of logits above 0, or None"),
+    (IG, "memory", [0, "much", True], BYTES),
+    (IG, "batch_size", [0, 1.5], COPIES),
+    ("loo", "patch", [8], "inputs has no image; leave it out"),
+    ("loo", "removal", ["zeroing", "", "[MASK]", "Deletion", -1, 11, True, False, None, 1.0],
+        "pass one of attention-mask, deletion...(0 to 10)"),
+    ("loo", "dtype", ["half", "int8", "", 16], "pass None or one of ...bfloat16"),
+    ("loo", "memory", [0, -1, 1.5, True, None, "much"], BYTES),
+    ("loo", "memory", [100], "one copy of the longest text needs about"),
+    ("loo", "batch_size", [0, -1, 1.5, None], COPIES),
+    ("atman", "factor", [0, -0.5, 1.5, True, "0.9", torch.nan], "...above 0 and at most 1"),
+    ("gim", "temperature", [0, -1, torch.inf, True, "2"], "pass a finite number above 0"),
+    ("mask-relevance", "midpoint", [-1, 1.0, True], "...of passes at half masks, such as 1"),
+    ("budgeted-loo", "budget", [0, 1.5], "pass None or a number of forward passes, at least 1"),
+    ("budgeted-loo", "tolerance", [-0.1, torch.inf, True, "small"],
+        "pass None or an error in logits"),
+    ("shapley", "samples", [0], "pass a whole number of forward passes, 1 to 65536"),
+    ("shapley", "samples", [19], "examples [0] have up to 5...at least 20"),
+    ("shapley", "batch_size", [0], COPIES),
+]  # fmt: skip
+for method, option, values, advice in GIVEN:
+    for value in values:
+        change = given(method, **{option: value})
+        CALLS[f"{method} with {option}={value!r}"] = change, f"{option}={value!r}: {advice}"
+for size in (0, -1, 1.5, None):  # `each` has a check of its own
+    CALLS[f"{size} copies that are told"] = (
+        given("loo", batch_size=size, each=print), f"batch_size={size}: {COPIES}"
+    )  # fmt: skip
+for value in ("maybe", ["held"]):
+    says = f"deviations={value!r}: pass one of true, held\nmidpoint=-1: pass 0"
+    CALLS[f"deviations {value!r}"] = given("mask-relevance", deviations=value, midpoint=-1), says
+for option, value in (("at", POOLER), ("positions", "signed")):
+    says = f"checkpoint=True ...cannot give {option}={value!r}: leave one of them out"
+    CALLS[f"checkpoints with {option}"] = given("attnlrp", checkpoint=True, **{option: value}), says
 
 for inputs in ("a fine film", ["a fine film"], torch.tensor([[1, 1]]), None):
     says = f"inputs is a {type(inputs).__name__}; pass the tokenizer's batch, such as tokenizer("
@@ -191,8 +234,6 @@ for method in METHODS.values():
         for value in values if isinstance(default, int | float) or "budget" in option else ():
             change = given(method.name, **{option: value})
             CALLS[f"{method.name} {option}={value!r}"] = change, f"{option}={value!r}: {says}"
-for value in ("x", {}, torch.ones(2)):
-    CALLS[f"a tolerance of {value!r}"] = given(IG, tolerance=value), f"tolerance={value!r}: pass a"
 CALLS["a tensor as a path"] = given("attnlrp", at=torch.tensor(1)), "at=tensor(1) is no mo\npass"
 for target, wrong in ((3, [3]), ([0, -1], [-1]), ([5, 7], [5, 7])):
     says = f"target {wrong} out of range; the model has classes 0 to 2"
@@ -202,6 +243,7 @@ for target in (1.0, torch.tensor([0.0, 1.0]), True, [None, 1], [[0, 1]], [], [No
     CALLS[f"target {target!r}"] = given(target=target), says
 for eps in (-1.0, torch.nan, torch.inf, "1e-6", None, True):
     says = f"eps={eps!r} ({type(eps).__name__}): the stabiliser must be finite and >= 0; pass eps=0"
+    CALLS[f"checkpoints, epsilon {eps!r}"] = given("attnlrp", checkpoint=True, epsilon=eps), says
     for method in ("attnlrp", ATTNLRP):
         CALLS[f"{method!s:.7} with epsilon {eps!r}"] = given(method, epsilon=eps), says
 for name, hook in HOOKS.items():

@@ -11,6 +11,15 @@ def replace(batch, column):
     batch["input_ids"][:, column] = 7
 
 
+def delete(batch, column, read=0):
+    """Takes a column out; the token that is read cannot go, and is hidden."""
+    if column == read:
+        hide(batch, column)
+        return
+    for key, x in batch.items():
+        batch[key] = torch.cat([x[:, :column], x[:, column + 1 :]], dim=1)
+
+
 @torch.no_grad()
 def losses(batch, value, change, places):
     """(text, place): the fall of ``value(batch)``, one number a text, when a place is changed."""
