@@ -11,7 +11,6 @@ import pyarrow.compute as pc
 import torch
 
 from lrp_axioms import attribute
-from lrp_axioms.axioms.composites import GRADIENT_X_INPUT
 from lrp_axioms.benchmarks.experiments import text
 from lrp_axioms.benchmarks.experiments.rows import Row
 from lrp_axioms.benchmarks.running import blocks, runner
@@ -22,6 +21,7 @@ from lrp_axioms.benchmarks.sources.faults import sound
 from lrp_axioms.benchmarks.sources.models import Classifier
 from lrp_axioms.numeric.methods import amplification
 from lrp_axioms.numeric.methods.catalogue import METHODS, WITH_LEMMAS
+from lrp_axioms.numeric.methods.mask_relevance import GRADIENTS
 
 CUT = "texts that fill all positions"
 AMPLIFIED = "amplified"  # column, and the number of lines where it is true
@@ -136,9 +136,8 @@ def _amplified(row, classifier, data, table):
 def _gradient_sizes(classifier, data, shard, target, held):
     """Sums |gradient x input| of each text, with norms held or not; None without a gradient."""
     inputs, _ = text.in_batch(classifier, data, shard)
-    composite = amplification.HELD if held else GRADIENT_X_INPUT
     try:
-        found = attribute(classifier.model, inputs, composite, target)
+        found = attribute(classifier.model, inputs, GRADIENTS["held" if held else "true"], target)
     except amplification.NO_GRADIENT:
         return None
     return found.relevance.abs().sum(dim=1).cpu()

@@ -11,7 +11,6 @@ import torch
 from torch import Tensor
 from transformers import PreTrainedModel
 
-from lrp_axioms.axioms import kinds
 from lrp_axioms.axioms.composites import GRADIENT_X_INPUT, Composite, UnassignedOperation
 from lrp_axioms.numeric.engine import operations as does
 from lrp_axioms.numeric.engine import packed
@@ -20,18 +19,14 @@ from lrp_axioms.numeric.engine.engine import Propagation
 from lrp_axioms.numeric.engine.marks import MARK, carries, exchanged, is_curved
 from lrp_axioms.numeric.engine.protocol import Step
 from lrp_axioms.numeric.methods.lrp import lrp
+from lrp_axioms.numeric.methods.mask_relevance import GRADIENTS
 from lrp_axioms.numeric.models.batches import Batch
 from lrp_axioms.numeric.targets.readout import Readout
 from lrp_axioms.numeric.warning import warn_caller
 
-NORMS = (kinds.LAYER_NORM, kinds.RMS_NORM)
 BESIDE_LOGIT = 20  # allowed: sum of |relevance| over |logit|
 BESIDE_GRADIENT = 20  # allowed: sum of |relevance| over sum of |gradient x input|
 BESIDE_HELD = 1  # the last with norms held: gradient x input before a norm sums to 0
-HELD = Composite(
-    "gradient x input, deviations held",
-    {**GRADIENT_X_INPUT.rules, **dict.fromkeys(NORMS, kinds.HELD_DEVIATION)},
-)
 NO_GRADIENT = (UnassignedOperation, LookupError, RuntimeError, ValueError)
 """Errors of a model that has rules but no gradient."""
 WAITING = {does.ADD, does.SUBTRACT}  # roles that may be steps of a function
@@ -183,7 +178,7 @@ def sizes(
 
     @cache
     def of(held: bool) -> Tensor | None:  # noqa: FBT001 (the only argument)
-        composite = HELD if held else GRADIENT_X_INPUT
+        composite = GRADIENTS["held" if held else "true"]
         try:
             (found,) = lrp(model, batch, readout, composite=composite, share=share)
         except NO_GRADIENT:

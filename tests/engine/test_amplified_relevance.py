@@ -11,6 +11,7 @@ from numeric.engine.marks import Chain
 from numeric.methods import amplification
 from numeric.methods.amplification import AmplifiedRelevance
 from numeric.methods.catalogue import WITH_RULES
+from numeric.methods.mask_relevance import GRADIENTS
 from tests.support import cases
 from tests.support.changes import ACT, LAYER, on, then
 
@@ -90,7 +91,7 @@ def test_a_sweep_warns_its_caller_of_all_composites_once_and_shares_their_passes
         sweep(*infinite, ["attnlrp", "cp-lrp"])
     assert [each.filename for each in found] == [__file__]
     names = [options["composite"].name for options in asked]
-    assert names == [amplification.HELD.name, amplification.GRADIENT_X_INPUT.name]
+    assert names == [GRADIENTS[x].name for x in ("held", "true")]
 
 
 @pytest.mark.parametrize("share", ["embedding", "word"])

@@ -11,6 +11,7 @@ from benchmarks.running import blocks
 from benchmarks.sources import data, models
 from numeric import attribute
 from numeric.methods import amplification
+from numeric.methods.mask_relevance import GRADIENTS
 from tests.commands.test_attribute_command import saved
 
 TEXTS = [*("a fine film", "dull", "a good film"), *("not bad", "far too long", "a film to be good")]
@@ -45,7 +46,7 @@ def warns(classifier, sentence, method):
 def beside_held(classifier, sentence, method):
     inputs = inputs_of(classifier, sentence)
     of = lambda rules: attribute(classifier.model, inputs, rules).relevance.abs().sum().item()
-    return of(method) / of(amplification.HELD)
+    return of(method) / of(GRADIENTS["held"])
 
 
 def test_lines_are_those_of_the_warnings(classifier, monkeypatch):
