@@ -39,6 +39,30 @@ def embedded():
 
 
 @pytest.fixture(scope="session")
+def loaded():
+    """The embedded classifier with its tokenizer; tests leave both as they were."""
+    from benchmarks.sources import models
+
+    return models.load()
+
+
+@pytest.fixture(scope="session")
+def lm():
+    """The embedded language model with its tokenizer; tests leave both as they were."""
+    from benchmarks.sources import models
+
+    return models.load("embedded-lm")
+
+
+@pytest.fixture(scope="session")
+def tokenizer():
+    """The tokenizer of tiny language models; tests leave it as it was."""
+    from tests.support import writers
+
+    return writers.tokenizer()
+
+
+@pytest.fixture(scope="session")
 def six_sentences(tmp_path_factory):
     """Where rows are measured on the sentences of ``one_by_one``, each once for all tests."""
     return tmp_path_factory.mktemp("six")

@@ -14,7 +14,6 @@ from safetensors import safe_open
 from safetensors.torch import save_file
 from transformers import BertConfig, BertForMaskedLM
 
-from benchmarks.sources import models
 from numeric import Attribution, attribute, explain
 from numeric.generation.result import Generation
 from numeric.results import pictures
@@ -25,11 +24,6 @@ from tests.support import cases
 from tests.support.program import Page, printed
 
 TEXTS = ["a fine film", "dull , far too long and <b>weak</b>", "joy"]
-
-
-@pytest.fixture(scope="module")
-def loaded():
-    return models.load("embedded")
 
 
 @pytest.fixture(scope="module")
@@ -52,8 +46,7 @@ def test_texts_together_are_explained_as_each_alone_with_its_tokens(loaded, meth
         assert [x for *_, x in together.lines(n)] == pytest.approx(alone, abs=2e-5)
 
 
-def test_one_text_of_a_language_model_has_the_tokens_that_explain_the_next():
-    lm = models.load("embedded-lm")
+def test_one_text_of_a_language_model_has_the_tokens_that_explain_the_next(lm):
     a = explain(lm.model, lm.tokenizer, "anna apple bert pen ; bert")
     assert lm.tokenizer.decode(a.target[0].tolist()) == "pen"
     assert a.tokens == (("<s>", "anna", "apple", "bert", "pen", ";", "bert"),)

@@ -29,17 +29,6 @@ from numeric.targets import logit
 from tests.support import all_commands
 from tests.support.traces import said
 
-
-@pytest.fixture(scope="module")
-def loaded():
-    return models.load("embedded")
-
-
-@pytest.fixture(scope="module")
-def writer():
-    return models.load("embedded-lm")
-
-
 TEXTS = ["a fine film", "dull"]
 ALLOWED = {
     "a generator": lambda: (x for x in TEXTS), "a tuple of three": lambda: (*TEXTS, "a film"),
@@ -119,9 +108,9 @@ PROMPTS = {
 
 
 @pytest.mark.parametrize("name", PROMPTS)
-def test_a_prompt_is_read_as_its_text_with_one_token_that_begins_it(writer, name):
-    of = writer.model, writer.tokenizer
-    found = explain_generation(*of, PROMPTS[name](writer.tokenizer), max_new_tokens=1)
+def test_a_prompt_is_read_as_its_text_with_one_token_that_begins_it(lm, name):
+    of = lm.model, lm.tokenizer
+    found = explain_generation(*of, PROMPTS[name](lm.tokenizer), max_new_tokens=1)
     want = explain_generation(*of, PROMPT, max_new_tokens=1)
     assert found.tokens == want.tokens
     assert torch.equal(found.relevance, want.relevance)
@@ -137,14 +126,14 @@ NO_PROMPT = {
 
 @pytest.mark.parametrize("place", ["prompt", "answer"])
 @pytest.mark.parametrize("name", NO_PROMPT)
-def test_what_is_no_prompt_is_refused(writer, name, place):
+def test_what_is_no_prompt_is_refused(lm, name, place):
     given = {"prompt": PROMPT} | {place: NO_PROMPT[name]}
     if given.get("answer", "") is None or (name, place) == ("chat", "prompt"):
         return  # the default, and a prompt
     says = rf"(?s){place}=.*: pass one {place}, as a text or as its ids"
     says += "; a chat becomes a text by tokenizer.apply_chat_template" * (name == "chat")
     with pytest.raises(ValueError, match=says):
-        explain_generation(writer.model, writer.tokenizer, **given)
+        explain_generation(lm.model, lm.tokenizer, **given)
 
 
 def test_ids_and_lengths_that_a_model_has_not_are_refused_before_it_writes():

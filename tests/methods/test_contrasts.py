@@ -8,18 +8,12 @@ import torch
 from numeric import attribute, explain_generation
 from numeric.generation.result import Generation
 from numeric.targets import log_probability, logit
-from tests.support import writers
 from tests.support.cases import close
 from tests.support.program import printed
 from tests.support.writers import PROMPT, TWO, model_of
 
 pytestmark = pytest.mark.usefixtures("float64")
 SHARED, WRITTEN, OTHER = [5, 8], [9, 4, 7], [6, 11]
-
-
-@pytest.fixture(scope="module")
-def tokenizer():
-    return writers.tokenizer()
 
 
 def read(name, tokenizer, answer):

@@ -13,18 +13,13 @@ from numeric.generation.result import Generation
 from numeric.results.words import pieces, units
 from numeric.targets import log_probability, logit, span
 from tests.census.measure import without_shifts
-from tests.support import cases, writers
+from tests.support import cases
 from tests.support.cases import close
 from tests.support.traces import watch
 from tests.support.writers import ANSWER, PROMPT, TWO, model_of
 
 ONE = ["llama", "gpt2", "gemma3_text"]
 pytestmark = pytest.mark.usefixtures("float64")
-
-
-@pytest.fixture(scope="module")
-def tokenizer():
-    return writers.tokenizer()
 
 
 def ids_of(tokenizer, *texts):

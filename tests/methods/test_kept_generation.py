@@ -30,11 +30,6 @@ explain_generation(lm.model, lm.tokenizer, prompt, answer=answer, keep=keep, eac
 """
 
 
-@pytest.fixture(scope="module")
-def lm():
-    return models.load("embedded-lm")
-
-
 def call(lm, **options):
     how = options if options.keys() & {"answer", "max_new_tokens"} else {"answer": ANSWER} | options
     if "generation_config" in how:

@@ -7,18 +7,12 @@ from transformers import GenerationConfig
 
 from numeric import explain_generation
 from numeric.generation.result import Generation
-from tests.support import writers
 from tests.support.cases import close
 from tests.support.program import printed
 from tests.support.writers import ANSWER, PROMPT, TWO, model_of
 
 pytestmark = pytest.mark.usefixtures("float64")
 TEMPLATE = "<s>{% for m in messages %}{{ m['content'] | trim }} {% endfor %}"
-
-
-@pytest.fixture(scope="module")
-def tokenizer():
-    return writers.tokenizer()
 
 
 @pytest.fixture
