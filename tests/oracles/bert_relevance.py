@@ -15,7 +15,7 @@ from numeric.reference.dispatch import RULES
 from tests.oracles.bert import EMBEDDINGS, Bert, forward, layer_paths, merge_heads, split_heads
 
 
-@dataclass(frozen=True)
+@dataclass
 class Entry:
     """One line of the ledger: total relevance that reached an operation, and that left it."""
 
@@ -25,7 +25,7 @@ class Entry:
     passed: float
 
 
-@dataclass(frozen=True, kw_only=True)
+@dataclass
 class Relevance:
     """Relevance, in logits, at the sum of the embeddings, before the first LayerNorm."""
 

@@ -16,11 +16,10 @@ import numpy as np
 
 from numeric.reference import rules
 
-FACTORIZATIONS = ("qk_first", "kv_first")
 PATHS = ("query", "key", "value")
 
 
-@dataclass(frozen=True, kw_only=True)
+@dataclass
 class Relevance:
     """Relevance, in logits, of the embeddings and of the three projections."""
 
@@ -47,17 +46,12 @@ def project(parameters: Mapping[str, np.ndarray], x: np.ndarray) -> tuple[np.nda
 def products(
     q: np.ndarray, k: np.ndarray, v: np.ndarray, *, factorization: str
 ) -> tuple[np.ndarray, np.ndarray]:
-    """The inner product, divided by the number of tokens, and the outer one (t, p).
-
-    Raises ValueError for an unknown factorization.
-    """
+    """The inner product, divided by the number of tokens, and the outer one (t, p)."""
     if factorization == "qk_first":
         inner = np.einsum("jr,ir->ji", q, k) / len(q)
         return inner, np.einsum("ji,ip->jp", inner, v)
-    if factorization == "kv_first":
-        inner = np.einsum("ir,ip->rp", k, v) / len(q)
-        return inner, np.einsum("jr,rp->jp", q, inner)
-    raise ValueError(f"factorization={factorization!r}: must be one of {FACTORIZATIONS}")
+    inner = np.einsum("ir,ip->rp", k, v) / len(q)
+    return inner, np.einsum("jr,rp->jp", q, inner)
 
 
 def classify(

@@ -227,18 +227,6 @@ def test_an_operation_without_a_rule_is_named():
         bert_relevance.relevance(model, IDS, composite=Composite("no softmax", rules_but))
 
 
-def test_a_batch_is_refused():
-    _, model = tiny()
-    with pytest.raises(ValueError, match=r"\(1, 6\): pass one sentence"):
-        bert.forward(model, [IDS])
-
-
-def test_a_configuration_that_is_not_supported_is_refused(tmp_path):
-    (tmp_path / "config.json").write_text('{"model_type": "bert", "hidden_act": "swoosh"}')
-    with pytest.raises(ValueError, match="hidden_act='swoosh'"):
-        bert.load(tmp_path)
-
-
 # Leave-one-out.
 
 

@@ -132,8 +132,3 @@ def test_at_finite_eps_every_message_is_stabilised_after_the_division_by_t(facto
     for (weight, _), z, r in zip(layers, (q, k, v), want, strict=True):
         of_x = of_x + part(x[:, None] * weight, r[:, :, None], z[:, :, None], halves=1).sum(axis=1)
     np.testing.assert_allclose(got.x, of_x, rtol=1e-10, atol=1e-14)
-
-
-def test_an_unknown_factorization_is_refused():
-    with pytest.raises(ValueError, match=r"='left': must be one of \('qk_first', 'kv_first'\)"):
-        linear_attention.forward(*linear_network(), factorization="left")

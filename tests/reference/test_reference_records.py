@@ -1,38 +1,7 @@
-"""Results of the reference cannot be changed, and are made by naming every part."""
+"""The operations of the reference are listed layer by layer, as its errors name them."""
 
-from dataclasses import FrozenInstanceError, fields
-
-import pytest
-
-from axioms.composites import ATTNLRP
-from tests.oracles import bert_relevance, linear_attention
-from tests.reference.test_reference import IDS, tiny
-from tests.reference.test_reference_linear_attention import linear_network
-
-
-def records():
-    _, model = tiny()
-    got = bert_relevance.relevance(model, IDS, composite=ATTNLRP)
-    linear = linear_attention.relevance(*linear_network(), factorization="qk_first")
-    return {"Bert": model, "bert": got, "Entry": got.ledger[0], "linear attention": linear}
-
-
-@pytest.mark.parametrize("name", ["Bert", "bert", "Entry", "linear attention"])
-def test_a_record_is_frozen(name):
-    record = records()[name]
-    for field in fields(record):
-        with pytest.raises(FrozenInstanceError):
-            setattr(record, field.name, None)
-
-
-@pytest.mark.parametrize("name", ["Bert", "bert", "linear attention"])
-def test_the_parts_of_a_record_are_named(name):
-    record = records()[name]
-    parts = {field.name: getattr(record, field.name) for field in fields(record)}
-    assert vars(type(record)(**parts)) == parts
-    with pytest.raises(TypeError, match="positional"):
-        type(record)(*parts.values())
-
+from tests.oracles import bert_relevance
+from tests.reference.test_reference import tiny
 
 HEAD = """linear classifier
 activation bert.pooler.activation
