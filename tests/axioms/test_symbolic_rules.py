@@ -25,20 +25,12 @@ def sign(z):
     return 1 if z >= 0 else -1
 
 
-def matrix(rows):
-    return sp.Matrix(rows)
-
-
 def entries(matrix):
     return [Fraction(int(value.p), int(value.q)) for value in map(sp.nsimplify, matrix)]
 
 
 def positive(c):
     return max(c, 0)
-
-
-def negative(c):
-    return min(c, 0)
 
 
 def linear_messages(part):
@@ -52,13 +44,14 @@ def linear_messages(part):
 
 
 def alpha_beta_messages():
-    above, below = linear_messages(positive), linear_messages(negative)
+    above, below = linear_messages(positive), linear_messages(lambda c: min(c, 0))
     return [2 * p - n for p, n in zip(above, below, strict=True)]
 
 
 E = sp.Rational(1, 4)
 LAYER = {
-    "x": matrix([X]), "w": matrix(W), "relevance": matrix([R]), "eps": E, "bias": matrix([B]),
+    "x": sp.Matrix([X]), "w": sp.Matrix(W), "relevance": sp.Matrix([R]), "eps": E,
+    "bias": sp.Matrix([B]),
 }  # fmt: skip
 
 

@@ -16,15 +16,15 @@ NAMES = ["bart", "mbart", "mvp", "plbart", "t5", "mt5", "umt5", "t5gemma2"]
 STEP = 1e-5  # of central differences, whose error is its square times a third derivative
 
 
-def by_hand(model, batch, target):
-    """Word embedding x gradient at each lookup of the encoder and of the decoder."""
+def by_hand(model, batch, number):
+    """Word embedding x gradient of ``number(logits)`` at each lookup of encoder and decoder."""
     seen = []
     tables = {m for path, m in model.named_modules() if path.endswith(("embed_tokens", "shared"))}
     hooks = [m.register_forward_hook(lambda _m, _x, out: seen.append(out)) for m in tables]
     logits = model(**batch).logits
     for hook in hooks:
         hook.remove()
-    found = torch.autograd.grad(logits.gather(1, target[:, None]).sum(), seen)
+    found = torch.autograd.grad(number(logits), seen)
     encoder, decoder = ((x * c).sum(dim=-1).detach() for x, c in zip(seen, found, strict=True))
     return encoder, decoder
 
@@ -33,7 +33,7 @@ def by_hand(model, batch, target):
 def test_a_token_gets_the_sum_of_both_and_the_start_is_left_over(name):
     model, batch = with_inputs(name)
     a = attribute(model, batch, GRADIENT_X_INPUT, share="word")
-    encoder, decoder = by_hand(model, batch, a.target)
+    encoder, decoder = by_hand(model, batch, lambda y: y.gather(1, a.target[:, None]).sum())
     want = encoder.clone()
     want[:, :-1] += decoder[:, 1:]
     # RMSNorm of stock T5 passes through float32, where the rules do not.
