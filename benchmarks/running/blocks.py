@@ -37,8 +37,8 @@ def read_ahead(texts: Iterable[str]) -> Iterator[str]:
 def blocks(texts: Iterable[str]) -> Iterator[Block]:
     """Yields blocks of texts; their ends depend only on the texts before them.
 
-    A block has as many texts as all before it, within ``ROWS``: so that a small data set has
-    blocks for several workers.
+    A block has as many texts as all blocks before it, within ``ROWS``, so that a small data set
+    has blocks for several workers.
     """
     first, held, letters = 0, [], 0
     for text in texts:
