@@ -37,12 +37,12 @@ def read_ahead(texts: Iterable[str]) -> Iterator[str]:
 def blocks(texts: Iterable[str]) -> Iterator[Block]:
     """Yields blocks of texts; their ends depend only on the texts before them.
 
-    A block has as many texts as all blocks before it, within ``ROWS``, so that a small data set
-    has blocks for several workers.
+    A block has a quarter as many texts as all blocks before it, within ``ROWS``, so that at the
+    end no worker waits long for another.
     """
     first, held, letters = 0, [], 0
     for text in texts:
-        most = min(max(ROWS[0], first), ROWS[1])
+        most = min(max(ROWS[0], first // 4), ROWS[1])
         if held and (len(held) == most or letters + len(text) > LETTERS):
             yield block(first, held)
             first, held, letters = first + len(held), [], 0

@@ -88,10 +88,11 @@ def test_of_endless_faults_the_first_are_kept_and_all_are_counted():
 
 
 def test_blocks_depend_on_the_texts_before_them_alone():
-    texts = ["a" * (n % 7 + 1) for n in range(9000)]
+    texts = ["a" * (n % 7 + 1) for n in range(12000)]
     found = list(blocks.blocks(texts))
-    assert [each.end for each in found] == [512, 1024, 2048, 4096, 6144, 8192, 9000]
-    assert [each.first for each in found] == [0, 512, 1024, 2048, 4096, 6144, 8192]
+    ends = [512, 1024, 1536, 2048, 2560, 3200, 4000, 5000, 6250, 7812, 9765, 11813, 12000]
+    assert [each.end for each in found] == ends
+    assert [each.first for each in found] == [0, *ends[:-1]]
     assert [text for each in found for text in each.content] == texts
     assert list(blocks.blocks(iter(texts[:1030])))[:2] == found[:2]
     assert found[0].sha256 != blocks.block(0, [*texts[:511], "b"]).sha256

@@ -21,6 +21,7 @@ import torch
 from transformers import BertConfig, BertForSequenceClassification
 
 from lrp_axioms.benchmarks.experiments import explained, text
+from lrp_axioms.benchmarks.running import blocks
 from lrp_axioms.benchmarks.running.timing import alternate, one_thread, plain_gradient
 from lrp_axioms.benchmarks.running.workers import IN_PROCESS, Engine
 from lrp_axioms.benchmarks.sources import data, models, streams
@@ -73,7 +74,7 @@ def workers(texts: list[str], repeats: int) -> list[float]:
 
 
 def rate(number: int, classifier: models.Classifier, texts: list[str]) -> float:
-    """Returns blocks per second of ``number`` Ray workers, after the first block of each.
+    """Returns texts per second of ``number`` Ray workers, after the first block of each.
 
     The first blocks of all workers end together, and their number says nothing of the pace.
     """
@@ -94,7 +95,8 @@ def rate(number: int, classifier: models.Classifier, texts: list[str]) -> float:
         options = {"name": "embedded", "output": output, "engine": engine, "track": stamped}
         explained.explain_texts(classifier, texts, **options)
     ray.shutdown()
-    return (len(stamps) - number) / (stamps[-1] - stamps[number - 1])
+    later = len(texts) - number * blocks.ROWS[0]
+    return later / (stamps[-1] - stamps[number - 1])
 
 
 def main() -> None:
