@@ -114,7 +114,7 @@ def _shape(run: Run, batch: Batch, readout: Readout) -> tuple[Hashable, list[Ten
     named = [(n, name, x) for n, each in enumerate(records) for name, x in each.items()]
     tensors = [(n, name, x) for n, name, x in named if isinstance(x, Tensor)]
     layouts = tuple((n, name, x.shape, x.stride(), x.dtype, x.device) for n, name, x in tensors)
-    padded = bool((batch.attention_mask != 1).any())  # else models take no mask
+    padded = bool((batch.attention_mask != 1).any())  # else models skip the mask
     key = repr((own, dict(rules.rules), overrides)), readout.head, len(records), layouts, padded
     return key, [x for *_, x in tensors]
 

@@ -95,8 +95,7 @@ def rate(number: int, classifier: models.Classifier, texts: list[str]) -> float:
         options = {"name": "embedded", "output": output, "engine": engine, "track": stamped}
         explained.explain_texts(classifier, texts, **options)
     ray.shutdown()
-    later = len(texts) - number * blocks.ROWS[0]
-    return later / (stamps[-1] - stamps[number - 1])
+    return (len(texts) - number * blocks.ROWS[0]) / (stamps[-1] - stamps[number - 1])
 
 
 def main() -> None:
