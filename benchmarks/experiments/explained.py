@@ -67,6 +67,7 @@ def explain_texts(
     beyond = [amplification.BESIDE_LOGIT, amplification.BESIDE_GRADIENT, amplification.BESIDE_HELD]
     about = text.of_model(classifier, engine) | {
         "block": [*blocks.ROWS, blocks.LETTERS],
+        "batch": [*text.SHARD],
         "amplified_beyond": beyond,
     }
     most = about["tokens_at_most"]

@@ -38,11 +38,10 @@ def forecast(request: Request, rows, trials, processes: int) -> tuple[float, Cal
     (seconds,) = alternate({"pass": one_pass}, repeats=1, device=model.device)["pass"]
     parts = [[tokens[shard].sum() for shard in shards] for tokens in found]
     seconds *= sum(max(sum(x) / processes, *x) for x in parts) / batch["input_ids"].numel()
-    largest = max(
-        ((len(x), int(lengths[x].max())) for x in shards), key=lambda part: part[0] * part[1] ** 2
-    )
+    sizes = [(len(x), int(lengths[x].max())) for x in shards]
+    largest = {max(sizes, key=lambda part: part[0] * part[1] ** n) for n in (1, 2)}
     sent = sum(x.nbytes for x in model.parameters()) * 3 * (processes > 1)  # read beside the last
-    return seconds, lambda: _bytes(model, rows, *largest, least=sent)
+    return seconds, lambda: max(_bytes(model, rows, *part, least=sent) for part in largest)
 
 
 def _passes(row, trials, tokens, model, chunk):

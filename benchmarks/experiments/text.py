@@ -35,7 +35,7 @@ from lrp_axioms.numeric.models import families
 from lrp_axioms.numeric.models.facts import facts_of
 from lrp_axioms.numeric.models.inputs import prepare
 
-SHARD = 32, 4096  # a part holds at most so many texts, and tokens
+SHARD = 64, 4096, 64  # a batch has at most so many texts, tokens, and tokens of padding
 FEW = 3  # words of the text that tries a row
 
 
@@ -91,7 +91,7 @@ def run(
     measured = partial(_measured, measure_of(row), row, classifier, data, about["device"])
     manifest = runner.run(
         output / row.name,
-        row.record() | about,
+        row.record() | about | {"batch": [*SHARD]},
         _in_blocks(classifier, data),
         measured,
         engine=engine,
@@ -156,18 +156,18 @@ def shards(
     """
     model = classifier.model
     lengths = [len(each["input_ids"]) for each in read(classifier, data).tokens]
-    texts, tokens = SHARD
+    texts, tokens, padding = SHARD
     facts = facts_of(model)
-    unpadded = facts.reads == families.LAST
-    if unpadded and facts.padding_id is None:
-        texts = 1
+    if facts.reads == families.LAST:
+        texts, padding = 1 if facts.padding_id is None else texts, 0
     found: list[list[int]] = []
     chosen = range(len(lengths)) if numbers is None else numbers
     for n in sorted(chosen, key=lengths.__getitem__):
         last = found[-1] if found else []
-        full = not last or len(last) == texts or (len(last) + 1) * lengths[n] > tokens
-        longer = unpadded and not full and lengths[n] > lengths[last[0]]
-        found += [[]] if full or longer else []
+        size = (len(last) + 1) * lengths[n]
+        padded = size - sum(lengths[x] for x in [*last, n])
+        full = len(last) == texts or size > tokens or padded > padding
+        found += [[]] if full or not last else []
         found[-1].append(n)
     return found
 

@@ -237,7 +237,7 @@ def test_texts_of_one_length_share_a_shard_of_a_decoder_that_pads(tmp_path):
     ):
         classifier = models.load(str(saved(tmp_path / str(pad), "gpt2", pad=pad)))
         with pytest.MonkeyPatch.context() as patch:
-            patch.setattr(text, "SHARD", (3, 4096))
+            patch.setattr(text, "SHARD", (3, 4096, 4096))
             assert text.shards(classifier, texts) == want
 
 

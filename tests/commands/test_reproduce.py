@@ -162,7 +162,7 @@ def test_the_curves_of_figure_2_are_measured_when_asked_for(run, tmp_path, measu
 
 
 def test_an_interrupted_run_goes_on_where_it_was_stopped(run, tmp_path, monkeypatch, measured):
-    monkeypatch.setattr(text, "SHARD", (1, 4096))
+    monkeypatch.setattr(text, "SHARD", (1, 4096, 4096))
     measure_of = text.measure_of
 
     def stop(row, *arguments):

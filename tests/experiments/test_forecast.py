@@ -52,6 +52,7 @@ def test_a_budget_limits_the_passes_and_a_sweep_has_those_of_its_trial(texts):
 
 
 def test_one_part_takes_its_time_however_many_processes_there_are(texts, monkeypatch):
+    monkeypatch.setattr(text, "SHARD", (4, 4096, 4096))
     request = Request(classifier=models.load(), data=texts, output=None)
     monkeypatch.setattr(forecast, "alternate", lambda *_, **__: {"pass": [1.0]})
     row = rows.load("table2-sst2-cp-lrp")

@@ -40,18 +40,23 @@ def layers(six_sentences):
 def test_shards_hold_every_text_once_sorted_by_length(monkeypatch):
     classifier = one_by_one.classifier()
     lengths = [sentence.count for sentence in one_by_one.sentences()]
-    for texts, tokens in ((4, 4096), (1, 4096), (6, 4096), (32, 30), (32, 1)):
-        monkeypatch.setattr(text, "SHARD", (texts, tokens))
+    limits = {"texts": (4, 1, 6, 32), "tokens": (30, 1), "padding": (0, 1, 5)}
+    for limit in [(name, most) for name in limits for most in limits[name]]:
+        most = {"texts": 32, "tokens": 4096, "padding": 4096} | dict([limit])
+        monkeypatch.setattr(text, "SHARD", tuple(most.values()))
         shards = text.shards(classifier, one_by_one.TEXTS)
         assert sorted(n for shard in shards for n in shard) == list(range(len(PHRASES)))
         ordered = [lengths[n] for shard in shards for n in shard]
         assert ordered == sorted(ordered)
-        for shard in shards:
+
+        def fits(shard, most=most):
             padded = len(shard) * max(lengths[n] for n in shard)
-            assert len(shard) == 1 or (len(shard) <= texts and padded <= tokens)
+            sizes = len(shard), padded, padded - sum(lengths[n] for n in shard)
+            return all(x <= y for x, y in zip(sizes, most.values(), strict=True))
+
+        assert all(len(shard) == 1 or fits(shard) for shard in shards)
         for one, following in pairwise(shards):  # no part is needlessly small
-            padded = (len(one) + 1) * lengths[following[0]]
-            assert len(one) == texts or padded > tokens
+            assert not fits([*one, following[0]])
 
 
 def test_every_text_has_its_own_tokens(measured):

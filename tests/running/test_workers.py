@@ -63,7 +63,7 @@ def test_an_error_of_an_item_is_raised_as_it_is_and_the_next_call_works(pool):
 
 
 def test_maps_do_not_depend_on_who_measures_them(pool, tmp_path, monkeypatch):
-    monkeypatch.setattr(text, "SHARD", (2, 4096))
+    monkeypatch.setattr(text, "SHARD", (2, 4096, 4096))
     classifier, texts = models.load(), data.load().first(3)
     row = rows.load("table2-sst2-cp-lrp")
     found = {}

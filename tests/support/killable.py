@@ -13,7 +13,7 @@ from benchmarks.experiments import rows, text
 from benchmarks.running import folders
 from benchmarks.sources import data, models
 
-SENTENCES, SHARD = 40, (4, 4096)
+SENTENCES, SHARD = 40, (4, 4096, 4096)
 PARTS = SENTENCES // SHARD[0]
 ROW = "table2-sst2-attnlrp"
 SECONDS = 120  # a process without progress fails then

@@ -52,7 +52,7 @@ def measure(names, output) -> Measured:
     """Rows of ``configs`` on the six sentences, in float64, in groups of at most four."""
     whole = text.SHARD
     try:
-        text.SHARD = 4, 4096  # two groups, both of them with padding
+        text.SHARD = 4, 4096, 4096  # two groups, both of them with padding
         found = [replace(rows.load(name), dtype="float64") for name in names]
         return measured([text.run(row, classifier(), TEXTS, output=output) for row in found])
     finally:
