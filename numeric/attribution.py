@@ -18,12 +18,12 @@ from lrp_axioms.numeric.methods.named_tensors import of_tensors
 from lrp_axioms.numeric.methods.options import composite_of, resolve
 from lrp_axioms.numeric.models.batches import PIXELS, Batch
 from lrp_axioms.numeric.models.checks import (
-    Modules,
     check_code,
     check_no_wrapper,
     open_object,
     own_failures,
 )
+from lrp_axioms.numeric.models.facts import Modules
 from lrp_axioms.numeric.models.inputs import prepare
 from lrp_axioms.numeric.models.texts import (
     check_order,

@@ -9,8 +9,8 @@ from transformers import PreTrainedModel
 
 from lrp_axioms.numeric.models import batches, families, heads
 from lrp_axioms.numeric.models.batches import DECODER, KEYS, PIXELS, Batch, make_batch
-from lrp_axioms.numeric.models.checks import Modules, mask_problems, model_problems, modules_of
-from lrp_axioms.numeric.models.facts import ModelFacts, facts_of
+from lrp_axioms.numeric.models.checks import mask_problems, model_problems
+from lrp_axioms.numeric.models.facts import ModelFacts, Modules, facts_of, modules_of
 from lrp_axioms.numeric.targets import problems as target_problems
 from lrp_axioms.numeric.warning import warn_caller
 

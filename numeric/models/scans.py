@@ -11,6 +11,8 @@ from types import FrameType
 
 from torch import nn
 
+from lrp_axioms.numeric.models.facts import modules_of
+
 STEPS = "dt", "B", "C"
 DELTA_RULE = "query", "key", "g", "beta"
 SELECTS: dict[str, tuple[str, ...]] = {
@@ -29,7 +31,7 @@ BETWEEN = ("torch.", "lrp_axioms.")
 
 def scans(model: nn.Module) -> bool:
     """Decides whether a module's file has a scan; a look at the calling code would be slow."""
-    files = {type(module).__module__ for module in model.modules()}
+    files = {type(module).__module__ for _, module in modules_of(model)}
     return any(hasattr(sys.modules.get(x), name) for x in files for name in SELECTS)
 
 
