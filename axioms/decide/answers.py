@@ -75,6 +75,8 @@ def answer(parts: Sequence[Tested]) -> Answer:
     if found := _witness(limit, sp.Integer(0)):
         return Answer(status=REFUTED, witness=found)
     cells = [(part, _recheck(part, found)) for part, found in limit if found.status == UNDEFINED]
+    if not _left(cells):  # a part that was 0/0 came before others
+        cells += _ask(parts[len(limit) :], in_limit)
     if found := _witness(cells, sp.Integer(0)):
         return Answer(status=REFUTED, witness=found)
     limit = [*cells, *(asked for asked in limit if asked[1].status != UNDEFINED)]
@@ -147,11 +149,12 @@ def _witness(asked: Asked, eps: sp.Expr) -> str:
     for part, found in _left(asked):
         undefined = found.status in (UNDEFINED, DIFFERENT)
         at = found.point or {}
-        values = {x: v for x, v in at.items() if found.status != UNDEFINED or x.name[0] not in "RS"}
+        plain = {x: v for x, v in at.items() if x.name[0] not in "RS"}  # relevance 1 shows it too
         options = {"undefined": undefined, "nearby": found.status != DIFFERENT}
         points = islice(part.points(), FEW if found.status == OPEN else None)
         small = ((point, eps, {"undefined": undefined}) for point in points)
-        known = [(part.at(values), at.get(EPS, eps), options)] if at else []
+        tried = [plain, at] if found.status == UNDEFINED else [at]
+        known = [(part.at(values), at.get(EPS, eps), options) for values in tried if at]
         for point, number, how in chain(islice(small, part.first), known, small):
             if said := witness(part, point, number, **how):
                 return said

@@ -209,12 +209,14 @@ def _where_defined(
         return Found(UNDEFINED, point(model, reals.symbols))
     thin = [*((x.expression, x.vanishes) for x in divisors), *jumps.items()]
     zero = [x for x, vanishes in thin if _model([*known, vanishes], QUICK)[0] != z3.unsat]
-    named = [x for x in zero if isinstance(x, sp.Expr) and x is not sp.nan]  # not of a maximum
+    named = [x for x in zero if isinstance(x, sp.Expr) and not x.has(sp.nan, sp.Piecewise)]
     return Found(EQUAL, divisors=tuple(dict.fromkeys(named)), is_almost=len(named) < len(zero))
 
 
 def _is_stabilised(divisor: sp.Expr) -> bool:
     """Whether a divisor is never 0: a positive number, or a multiple of z + k eps sign(z)."""
+    if isinstance(divisor, sp.Piecewise):
+        return all(_is_stabilised(value) for value, _ in divisor.args)
     if divisor.is_positive:
         return True
     for sign in divisor.atoms(Sign):

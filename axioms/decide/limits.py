@@ -36,6 +36,7 @@ def in_cells(part: Part) -> Found:
     gaps = [_name_signs(solved(one - other, facts)) for one, other in part.pairs()]
     messages = [*gaps, *(_name_signs(solved(x, facts)) for x in part.messages())]
     divisors = {p.base for x in messages for p in x.atoms(sp.Pow) if p.exp.is_negative}
+    divisors |= {_name_signs(solved(x, facts)) for x in part.divisors()}
     try:
         if any(x.has(*NO_NUMBER) for x in messages):  # facts made a divisor 0
             return Found(UNDEFINED, _point(facts))

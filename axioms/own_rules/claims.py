@@ -12,7 +12,7 @@ from lrp_axioms.axioms.own_rules.properties import CONSERVES, Claim, claims
 from lrp_axioms.axioms.own_rules.rules import Rule
 from lrp_axioms.axioms.own_rules.settings import Setting
 from lrp_axioms.axioms.own_rules.uniform import SEEN, uniform
-from lrp_axioms.axioms.verdict import IN_LIMIT, PROVED
+from lrp_axioms.axioms.verdict import IN_LIMIT, PROVED, REFUTED
 
 MORE = range(4, 11)  # further numbers of inputs to try a rule that is not uniform
 ANY = f"any number of inputs, if the formula goes on as for 1 to {SEEN[-1]}"
@@ -31,14 +31,16 @@ def decide(claim: Claim, rule: Rule) -> tuple[Answer, str]:
     found = answer([Setting(claim, rule, count) for count in rule.operation.counts])
     if not rule.operation.lists or found.status not in (PROVED, IN_LIMIT):
         return found, ""
-    own = uniform(claim, rule)
+    more = (Setting(claim, rule, count) for count in MORE)
+    found = tried_further(found, ((part, part.random_point()) for part in more))
+    own = uniform(claim, rule) if found.status != REFUTED else None
     if own is None:
-        more = (Setting(claim, rule, count) for count in MORE)
-        return tried_further(found, ((part, part.random_point()) for part in more)), FEW
+        return found, FEW
     if claim.is_order:
         return found, ANY
-    known = at_every_eps(own) if found.status == PROVED else in_limit(own)
-    if known.status != EQUAL:
+    finite = found.status == PROVED
+    known = at_every_eps(own) if finite else in_limit(own)
+    if not own.holds(known, in_limit=not finite):
         return found, FEW
     return replace(found, divisors=known.divisors, is_almost=known.is_almost), ANY
 

@@ -14,7 +14,7 @@ The project adds up the messages from several outputs.
 import inspect
 import re
 import traceback
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass
 from functools import cache
 from types import FunctionType
@@ -27,6 +27,7 @@ from lrp_axioms.axioms import kinds
 from lrp_axioms.axioms.decide.equality import Undecided
 from lrp_axioms.axioms.decide.reals import EPS
 from lrp_axioms.axioms.decide.signs import CASES, Sign, resolved
+from lrp_axioms.axioms.own_rules.comparisons import comparisons_refused
 from lrp_axioms.axioms.own_rules.operations import MATRIX_PRODUCTS, OPERATIONS, Operation
 from lrp_axioms.axioms.scoreboard.witness import NEAR_0
 
@@ -34,6 +35,10 @@ Nested: TypeAlias = "sp.Expr | list[Nested]"  # a number, or a list with an entr
 Shape: TypeAlias = int | tuple[int | None, ...] | None
 """The number of messages, the numbers in several groups, or None for one message, no list."""
 
+NEXT = (
+    "a rule must be one formula: branch by sign(x), abs, sympy.Max or sympy.Piecewise, and store "
+    "nothing between calls"
+)
 NO_ORDER = "is not comparable."  # SymPy's word on numbers that are too close to compare
 ALLOWED = "+ - * / and powers, sign, abs and SymPy's Max, Min and Piecewise"
 
@@ -73,11 +78,11 @@ class Rule:
         return replaced(messages, dict(zip(flat(given), flat(arguments), strict=True)))
 
     def divisors(self, *arguments: Nested) -> list[sp.Expr]:
-        """The divisors of the formula at these operands, outside of Piecewise."""
+        """The divisors of the formula at these operands; one of a case is 1 in other cases."""
         given, messages = for_symbols(self, count_of(arguments[0]))
         at = dict(zip(flat(given), flat(arguments), strict=True))
-        found = {x for m in flat(messages) if not m.has(sp.Piecewise) for x in m.atoms(sp.Pow)}
-        return [x.base.xreplace(at) for x in found if x.exp.is_negative]
+        found = (x for message in flat(messages) for x in _divisors(message, sp.true))
+        return [x.xreplace(at) for x in dict.fromkeys(found)]
 
     def formula(self, *arguments: Nested) -> Nested:
         """The messages that the function returns; RuleError names a wrong message."""
@@ -97,6 +102,20 @@ class Rule:
             raise RuleError(f"{self.place}: {self.name} {error}") from None
 
 
+def _divisors(value: sp.Basic, case: sp.Basic) -> Iterator[sp.Expr]:
+    """The divisors in an expression that counts in a case."""
+    if isinstance(value, sp.Piecewise):
+        for part, condition in value.args:
+            yield from _divisors(condition, case)
+            yield from _divisors(part, sp.And(case, condition))
+            case = sp.And(case, sp.Not(condition))
+        return
+    if isinstance(value, sp.Pow) and value.exp.is_negative:
+        yield sp.Piecewise((value.base, case), (sp.Integer(1), True))
+    for part in value.args:
+        yield from _divisors(part, case)
+
+
 def raised(
     error: BaseException, file: str, by: str = "", otherwise: str = "mend the line"
 ) -> RuleError:
@@ -114,7 +133,11 @@ def for_symbols(rule: Rule, count: int | None) -> tuple[list[Nested], Nested]:
     A rule is called once: verdicts do not depend on names of symbols, or on earlier calls.
     """
     given = symbols(rule.kind, count)
-    return given, rule.formula(*given)
+    with comparisons_refused() as refused:
+        found = rule.formula(*given)
+    if refused:  # and the rule itself has caught the error
+        raise RuleError(f"{rule.place}: {rule.name}: {refused[0]}; {NEXT}")
+    return given, found
 
 
 @cache
@@ -138,7 +161,7 @@ def next_step(error: BaseException, otherwise: str) -> str:
         return "rule and sign are in lrp_axioms; Rational, Max and other names in sympy"
     if isinstance(error, TypeError) and str(error).endswith(" as text"):
         return "the operands are symbols, so do not print or format them"
-    if isinstance(error, TypeError) and re.search("to float|ufunc", str(error)):
+    if isinstance(error, TypeError) and re.search("to float|ufunc| as a number$", str(error)):
         return f"the operands are symbols, and math and NumPy take floats; use {ALLOWED}"
     if isinstance(error, TypeError) and "cannot determine truth value" in str(error):
         return (

@@ -17,7 +17,8 @@ from functools import cache, cached_property
 
 import sympy as sp
 
-from lrp_axioms.axioms.decide.equality import Pairs, Part, Values
+from lrp_axioms.axioms.decide.equality import EQUAL, Found, Pairs, Part, Values
+from lrp_axioms.axioms.decide.reals import EPS
 from lrp_axioms.axioms.decide.signs import by_sizes, shown
 from lrp_axioms.axioms.own_rules.operations import ZERO
 from lrp_axioms.axioms.own_rules.properties import OTHER, Claim
@@ -58,7 +59,12 @@ class Uniform(Part):
 
     def messages(self) -> list[sp.Expr]:
         """The expressions that must be defined."""
-        return flat(self._changed_formulas)
+        terms = (
+            term.xreplace(change(self.given))
+            for change in self.claim.changes
+            for term in self.sums.values()
+        )
+        return [*flat(self._changed_formulas), *terms]
 
     @cached_property
     def _changed_formulas(self) -> list[Nested]:
@@ -75,6 +81,15 @@ class Uniform(Part):
             number, monomial = term.as_independent(*self.own, as_Add=False)
             found += number * self._sum(monomial)
         return found
+
+    def holds(self, found: Found, *, in_limit: bool) -> bool:
+        """Whether a decision, which takes n for a real number, is one for every number of inputs.
+
+        A thin set may be one whole number, and a sum over inputs may grow as eps -> 0.
+        """
+        thin = found.is_almost and any(x.has(N) for x in self.messages())
+        grows = in_limit and any(x.has(EPS) for x in self.named)
+        return found.status == EQUAL and not thin and not grows
 
     @property
     def relevance(self) -> sp.Expr:
@@ -100,13 +115,19 @@ class Uniform(Part):
         if self.rule.operation.attends:
             found += [sp.Gt(self.given["a"], 0), sp.Le(self.given["a"], 1)]
         for monomial in list(self.named):
-            bare = monomial.replace(sp.Abs, lambda x: x)
+            bare = sp.prod(map(_without_size, sp.Mul.make_args(monomial)))
             if monomial.is_nonnegative:
                 found.append(sp.Ge(self.named[monomial], 0))
             if bare != monomial and monomial.is_nonnegative:
                 size = self._sum(bare)
                 found += [sp.Ge(self.named[monomial], size), sp.Ge(self.named[monomial], -size)]
         return found
+
+
+def _without_size(factor: sp.Expr) -> sp.Expr:
+    """A factor without its size; a size inside of another function stays."""
+    base, power = factor.as_base_exp()
+    return base.args[0] ** power if isinstance(base, sp.Abs) and power.is_Integer else factor
 
 
 def uniform(claim: Claim, rule: Rule) -> Uniform | None:

@@ -59,13 +59,16 @@ x.is_Symbol -> truth value of (x).is_Symbol
 x.is_number and x > 10**6 -> truth value of (x).is_number
 eps.is_number and eps > 1 -> truth value of (epsilon).is_number
 max(x, 0) == x -> truth value
-[float(x) for _ in 'x'] == 1 -> Cannot convert expression to float
+[float(x) for _ in 'x'] == 1 -> truth value of x as a number; the operands are symbols, and math
 str(x) == '77' -> do not print or format
 f'{x}' == '77' -> do not print or format
 x.name != 'x' -> truth value of (x).name
 x.free_symbols -> truth value of (x).free_symbols
 sympy.ask(sympy.Q.zero(x - 77)) -> truth value of Q.zero of x - 77
 (x > 10**6) == True -> truth value of x > 1000000
+sympy.And(x > 77, y > 77) -> truth value of
+isinstance(z - 77, sympy.Integer) -> truth value of (z - 77).__class__
+sympy.ask(sympy.AppliedPredicate(sympy.Q.zero, x)) -> truth value of Q.zero of x
 """
 FILES = [  # source, place and step
     ('@rule("conv")\ndef f(x):\n    return x\n', ":2: ", "the kinds are"),
@@ -77,6 +80,13 @@ FILES = [  # source, place and step
     ('@rule("product")\ndef f(x, y, z, R, eps):\n'
      "    try:\n        k = float(x)\n    except TypeError:\n        k = 0\n    return R - k, k",
         ":2: f: cannot determine truth value of x as a number", "one formula"),
+    ('@rule("product")\ndef f(x, y, z, R, eps):\n'
+     "    try:\n        k = bool(x > 10**12)\n    except TypeError:\n        k = 0\n"
+     "    return R - k, k",
+        ":2: f: cannot determine truth value of x > 10000", "one formula"),
+    ('@rule("linear")\ndef f(x, w, b, z, R, eps):\n'
+     "    return [R if len(x) > 3 and x[0] == x[1] else R / len(x) for _ in x]",
+        ":4: f raised", "truth value of x0 == x1"),
     ('@rule("linear")\ndef f(x, w, b, z, R, eps):\n'
      "    up = [Max(p * q, 0) for p, q in zip(x, w)]\n"
      "    return [u * R / sum(up) if sum(up) != 0 else 0 for u in up]",

@@ -29,6 +29,9 @@ NAMES = {
     "part": lambda y, z, eps: sp.expand(  # 0 for all y >= 0, as the squares of signs are 1
         (z + eps * sign(z)) - (z * sign(z) ** 2 + eps * sign(z) ** 3) * (1 + sign(y)) / 2
     ),
+    "beyond": lambda n, a: 1 + sign(2 * len(a) * sum(a) - 2 * n - 1),  # 2 for more inputs than n
+    "sizes": lambda v: sum([1 / (1 + abs(c) + c**2) - 1 / (1 + c + c**2) for c in v]),
+    "both": lambda x, w: zip(NAMES["up"](x, w), NAMES["down"](x, w), strict=True),
     "dot": lambda x, w: [a * b for a, b in zip(x, w, strict=True)],
 }  # fmt: skip
 CONSERVATION = """
@@ -116,6 +119,7 @@ linear F [R * c / z for c in dot(x, w)]
 linear F [R * u / sum(up(x, w)) for u in up(x, w)]
 linear F [R * u / (sum(up(x, w)) + eps) for u in up(x, w)]
 linear F [(p + q) / 2 for p, q in zip(shared(up(x, w), R, eps), shared(down(x, w), R, eps))]
+linear F [R * p / (sum(up(x, w)) + eps) + R * q / (sum(down(x, w)) + eps) for p, q in both(x, w)]
 linear F [R * abs(c) / (sum([abs(d) for d in dot(x, w)]) + abs(b)) for c in dot(x, w)]
 linear F [R * c / sum([abs(d) for d in dot(x, w)]) for c in dot(x, w)]
 linear F [R / (len(x) - 1) if len(x) > 1 else R for _ in x]
@@ -142,6 +146,7 @@ readout F [R * p for p in a], [R * p for p in a]
 readout F [R * (p - 1) for p in a], [0 for _ in v]
 readout F [R * p**2 for p in a], [0 for _ in v]
 readout F [0 for _ in a], [R * abs(c) / (abs(o) + eps) for c in dot(a, v)]
+readout F [R / len(a) + beyond(4, a) * (1 - sign(sizes(v))) for _ in a], [0 for _ in v]
 bilinear T [R / len(a) for _ in a], [0 for _ in v]
 bilinear L shares(dot(a, v), 2 * o, R, eps), shares(dot(a, v), 2 * o, R, eps)
 bilinear F [R * p for p in a], [0 for _ in v]
@@ -224,6 +229,17 @@ def test_rules_have_the_properties_that_they_have(kind, word, known, source):
 ])  # fmt: skip
 def test_a_scope_leaves_out_the_points_where_a_limit_or_a_rule_is_another(source, scope):
     assert judged("product", source, "conserves").scope == scope
+
+
+@pytest.mark.parametrize("source", [
+    "R / len(a) + beyond(10, a) * (1 - sign(sizes(v)))",  # |c| in a divisor adds up to less
+    "R / len(a) + eps * R + beyond(10, a) * eps * sum([1 / (Max(c, 0) + eps) for c in v])",
+    "R / len(a) * (Max(sum(v), 0) + eps) / (Max(sum(v), 0) + eps + eps**2)"
+    " + eps / (eps + (len(a) * sum(a) - 12)**2)",  # another limit for 12 inputs
+])  # fmt: skip
+def test_what_may_fail_for_many_inputs_is_claimed_of_few(source):
+    found = judged("readout", f"[{source} for _ in a], [0 for _ in v]", "conserves")
+    assert found.scope.startswith("for 1, 2 and 3 inputs")
 
 
 OPEN_0 = "R * Max(2 * abs(x) - 1, 0) / Max(2 * abs(x) - 1, 0), 0"  # 0/0 for |x| < 1/2

@@ -23,7 +23,6 @@ from tests.support.own_rules import (
     SAME_AS,
     above_a_hundred,
     alpha_beta_less_bias,
-    by_names,
     eq5,
     halves,
     identity,
@@ -85,6 +84,13 @@ def by_positive_parts(x, y, z, R, eps):
 
 
 @rule("add")
+def by_the_sign_of_relevance(x, y, z, R, eps):
+    p, q, m, n = (sp.Max(part, 0) for part in (x, y, -x, -y))
+    each = ((p / (p + q), m / (m + n)), (q / (p + q), n / (m + n)))
+    return [R * sp.Piecewise((up, R > 0), (down, True)) for up, down in each]
+
+
+@rule("add")
 def by_the_smaller(x, y, z, R, eps):
     m = sp.Min(abs(x), abs(y))
     return R * m / (2 * m), R * m / (2 * m)
@@ -97,6 +103,7 @@ def by_the_larger(x, y, z, R, eps):
 
 @pytest.mark.parametrize(("own", "rewrite", "status", "witness"), [
     (by_positive_parts, "add zero", REFUTED, "undefined"),  # 0/0 on an open set
+    (by_the_sign_of_relevance, "add zero", REFUTED, "undefined"),  # in one case, p / p cancelled
     (by_the_smaller, "add zero", REFUTED, "undefined"),  # where SymPy has cancelled m / m
     (by_the_larger, "commute sums", REFUTED, "eps -> 0, a = [1 1], b = [1 1]"),  # at a tie
     (LITERATURE["w_square"], "duplicate neuron", REFUTED, ""),
@@ -215,11 +222,6 @@ def test_every_rewrite_is_compared_for_symbols_of_every_template():
         )
     }
     assert list(statuses.values()) == [{EQUAL}, {DIFFERENT}, {UNDEFINED}]
-
-
-def test_what_neither_solver_nor_points_decide_is_undecided():
-    found = verdict(by_names, "re-associate products")
-    assert found.status in (REFUTED, UNDECIDED)
 
 
 def test_numbers_too_close_to_compare_end_no_verdict_on_a_rule():

@@ -83,13 +83,6 @@ def positive(x, w, b, z, R, eps):
     return [part * R / (sum(up) + sp.Max(b, 0) + eps) for part in up]
 
 
-@rule("product")
-def by_names(x, y, z, R, eps):
-    """Even for the symbols of rewrites, and at the small numbers that are tried."""
-    gap = 0 if str(x).startswith(("a", "b")) else sp.Max(x - 10**6, 0)
-    return R / 2 + gap, R / 2 - gap
-
-
 @rule("linear")
 def alpha_beta_less_bias(x, w, b, z, R, eps):
     c = [xi * wi for xi, wi in zip(x, w, strict=True)]
