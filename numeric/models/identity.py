@@ -25,6 +25,7 @@ from torch import Tensor, nn
 from torch.nn.modules import module as torch_module
 from transformers import PreTrainedModel, masking_utils
 from transformers.modeling_utils import ALL_ATTENTION_FUNCTIONS
+from transformers.utils.generic import GeneralInterface
 
 from lrp_axioms.numeric.models.patches import is_of_transformers
 
@@ -81,7 +82,7 @@ def _is_as_made(model: PreTrainedModel, modules: Mapping[str, nn.Module]) -> boo
         return False
     stock = dict(made.named_modules(remove_duplicate=False))
     configs = model.config, made.config
-    return modules.keys() == stock.keys() and all(
+    return [*modules] == [*stock] and all(  # a list of layers runs them in this order
         type(x) is type(stock[path]) and _reads_alike(x, stock[path], configs)
         for path, x in modules.items()
     )
@@ -171,11 +172,20 @@ def tables_of(classes: set[type]) -> list[Mapping[str, Any]] | None:
         *map(vars, (*every, nn.functional, torch, Tensor, torch._C.TensorBase))
     ]
     files = {name for name in files if name.startswith("transformers.models.")}
-    tables += [vars(x) for name in files for x in _classes(name)]
-    files |= {x.__module__ for x in tables[-1].values() if isinstance(x, FunctionType)}
-    for _ in range(2):
-        files |= {name for file in files for name in _imported_files(file)}
-    return tables + [vars(sys.modules[name]) for name in files]
+    functions = [x for table in REGISTERED for x in table.values() if isinstance(x, FunctionType)]
+    files |= {x.__module__ for x in functions if x.__module__.startswith("transformers.")}
+    files |= {name for file in files for name in _imported_files(file)}
+    tables += map(vars, {x for name in files for x in _classes(name) if x.__module__ in files})
+    files |= {name for file in files for name in _imported_files(file)}
+    found = [vars(sys.modules[name]) for name in files]
+    return [*tables, *found, *_registered(x for table in found for x in table.values())]
+
+
+def _registered(values: Iterable[object]) -> list[Mapping[str, Any]]:
+    """Lists tables of further registered functions, such as experts and own attention."""
+    found = {id(x): x for x in values if isinstance(x, GeneralInterface)}
+    others = [x for x in found.values() if all(x is not known for known in REGISTERED)]
+    return [table for x in others for table in (x._local_mapping, x._global_mapping)]
 
 
 def _are_of_libraries(values: Iterable[object]) -> bool:

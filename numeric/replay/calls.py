@@ -45,7 +45,7 @@ class Memory:
 
     def forget(self) -> None:
         """Drops everything after a change."""
-        self.snapshot, self.tapes, self.calls = None, {}, Counter()
+        self.tapes, self.calls, self.snapshot = {}, Counter(), None  # no tape without a snapshot
         self.after *= 2
 
     def keep(self, key: Hashable, play: Play) -> None:

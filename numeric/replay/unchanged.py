@@ -5,7 +5,7 @@ be the one object that it was.  Values of weights may change, because a tape rea
 """
 
 import sys
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Iterable, Iterator
 from types import FunctionType
 from typing import Any
 
@@ -14,6 +14,7 @@ from torch import Tensor, nn
 from torch.nn.modules import module as torch_module
 from transformers import PreTrainedConfig, PreTrainedModel
 
+from lrp_axioms.numeric.models.facts import modules_of
 from lrp_axioms.numeric.models.identity import REGISTERED, is_stock, tables_of
 
 OWN = (
@@ -25,15 +26,15 @@ OWN = (
     "lrp_axioms.axioms.kinds",
 )
 """Files of this package whose functions decide on operations."""
-CACHES = ("CALLS", "_AT_ZERO")
-"""Their tables that grow from call to call, and change no answer."""
+CACHES = ("CALLS", "_AT_ZERO", "__builtins__")
+"""Their tables that change from call to call, and change no answer."""
 
 
 class Snapshot:
     """Everything that the operations of a model's call depend on, beside its inputs."""
 
     def __init__(self, model: nn.Module) -> None:
-        modules = list(model.modules())
+        modules = [module for _, module in modules_of(model)]
         self.inner = modules[1:]  # a snapshot must not keep the model itself
         tables = [t for m in modules for t in (m._parameters, m._buffers)]
         self.weights: list[Tensor] = [x for t in tables for x in t.values() if x is not None]
@@ -42,9 +43,10 @@ class Snapshot:
         self.empty: list[Any] = []
         self.known: set[int] = set()
         self._add(map(vars, modules), inside=True)
-        self._add(
-            (vars(sys.modules[x]) for x in sorted(sys.modules) if x.startswith(OWN)), inside=True
-        )
+        own = [vars(sys.modules[x]) for x in sorted(sys.modules) if x.startswith(OWN)]
+        self._add(own, inside=True)
+        classes = {x for table in own for x in table.values() if isinstance(x, type)}
+        self._add(vars(x) for x in classes if x.__module__.startswith(OWN))
         self._add(tables_of({type(m) for m in modules}) or ())
         self._add(_of_all_models())
         copies = [x for x in self.copies if isinstance(x, dict)]
@@ -54,7 +56,10 @@ class Snapshot:
     @classmethod
     def of(cls, model: PreTrainedModel) -> "Snapshot | None":
         """Returns a snapshot of a stock model (``is_stock``), and None of any other."""
-        return cls(model) if is_stock(model) else None
+        try:
+            return cls(model) if is_stock(model) else None
+        except Exception:  # an attribute of a user cannot be copied
+            return None
 
     def is_current(self, model: nn.Module) -> bool:
         """Decides whether nothing of the ``model`` that this is of has changed."""
@@ -70,8 +75,10 @@ class Snapshot:
             (x.data_ptr(), x.stride(), x.dtype, x.requires_grad and type(x) is Tensor)
             for x in self.weights
         ]
+        modules = [module for _, module in modules_of(model)]  # in the order of a list of layers
         code = [x.__code__ for x in self.functions]
-        return [type(model), [*map(type, self.inner)], code, settings(), stored]
+        defaults = [y for x in self.functions for y in (x.__defaults__, x.__kwdefaults__)]
+        return [[*map(id, modules)], [*map(type, modules)], code, defaults, settings(), stored]
 
     def _add(self, tables: Iterable[Any], *, inside: bool = False) -> None:
         """Adds tables that are not yet there; ``inside``: with all tables that these hold."""
@@ -82,7 +89,8 @@ class Snapshot:
             if not table:
                 self.empty.append(table)
                 continue
-            copy = dict(table) if isinstance(table, Mapping) else type(table)(table)
+            kind: Any = next((x for x in (list, set) if isinstance(table, x)), dict)
+            copy = kind(table)  # of a subclass too, which may be made of other arguments
             self.tables.append(table)
             self.copies.append(copy)
             if inside:
@@ -115,6 +123,8 @@ def settings() -> tuple[Any, ...]:
         cuda.mem_efficient_sdp_enabled(),
         cuda.math_sdp_enabled(),
         cuda.cudnn_sdp_enabled(),
+        cuda.fp16_bf16_reduction_math_sdp_allowed(),
+        tuple(torch._C._get_sdp_priority_order()),
         torch.backends.mkldnn.enabled,
         torch.backends.mha.get_fastpath_enabled(),
     )

@@ -9,6 +9,8 @@ import pytest
 import torch
 from torch.nn.attention import SDPBackend, sdpa_kernel
 from torch.overrides import BaseTorchFunctionMode
+from transformers.integrations.moe import ALL_EXPERTS_FUNCTIONS
+from transformers.integrations.sdpa_attention import sdpa_attention_forward
 
 from lrp_axioms import attribute
 from lrp_axioms.numeric.replay import calls
@@ -170,6 +172,9 @@ SETTINGS = {
     "an epsilon": set_in_config,
     "float32": lambda model, patch: model.float(),
     "eager attention": lambda model, patch: model.set_attn_implementation("eager"),
+    "a default of attention": lambda model, patch: patch.setattr(
+        sdpa_attention_forward, "__defaults__", (0.0, None, True, *[None] * 2)
+    ),
     "another method": lambda model, patch: patch.setattr(
         type(model.bert.pooler), "forward", lambda self, x: x[:, 1]
     ),
@@ -179,8 +184,32 @@ SETTINGS = {
 @pytest.mark.parametrize("change", SETTINGS)
 def test_every_setting_is_seen(change, monkeypatch):
     model, inputs = cases.tiny_bert(), cases.tiny_batch()
+    inputs = inputs | {"attention_mask": torch.ones_like(inputs["attention_mask"])}
     warmed(model, inputs)
     SETTINGS[change](model, monkeypatch)
+    assert_replays(model, inputs)
+
+
+def test_other_experts_of_a_registered_name_are_seen(monkeypatch):
+    model, inputs = with_inputs("mixtral", CAUSAL)
+    model.set_experts_implementation(name := "batched_mm")
+    warmed(model, inputs)
+    old = ALL_EXPERTS_FUNCTIONS[name]
+    turned = lambda module, x, index, weights: old(module, x, index, weights.flip(-1))
+    monkeypatch.setitem(ALL_EXPERTS_FUNCTIONS._local_mapping, name, turned)
+    assert_replays(model, inputs)
+
+
+class Labels(list):
+    """A list that its copy cannot be made of."""
+
+    def __init__(self, text, separator):
+        super().__init__(text.split(separator))
+
+
+def test_an_attribute_of_the_user_changes_nothing():
+    model, inputs = cases.tiny_bert(), cases.tiny_batch()
+    model.labels = Labels("good,bad", ",")
     assert_replays(model, inputs)
 
 

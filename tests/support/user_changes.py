@@ -8,6 +8,7 @@ import torch
 from torch import nn
 from torch.nn import functional
 from torch.nn.utils import parametrize
+from transformers.cache_utils import DynamicLayer
 from transformers.integrations import sdpa_attention
 from transformers.modeling_utils import ALL_ATTENTION_FUNCTIONS
 from transformers.models.bert import modeling_bert
@@ -113,6 +114,22 @@ def other_attention(model, name, patch):
     )
 
 
+def other_cache(model, name, patch):
+    old = DynamicLayer.update
+
+    def update(self, *given, **options):
+        keys, values = old(self, *given, **options)
+        return keys, own.mixed(values)
+
+    patch.setattr(DynamicLayer, "update", update)
+
+
+def layers_under_other_names(model, name, patch):
+    """A list of layers runs them in the order of its table, whatever their names are."""
+    table = model.bert.encoder.layer._modules
+    table["0"] = table.pop("0")
+
+
 def everywhere(model, name, patch):
     hook = nn.modules.module.register_module_forward_hook(
         lambda module, _, out: own.mixed(out) if isinstance(module, nn.LayerNorm) else None
@@ -149,6 +166,7 @@ CHANGES = {
     "fewer layers": (BOTH, layers([0])),
     "a layer twice": (BOTH, layers([0, 1, 0])),
     "layers the other way round": (BERT, layers([1, 0])),
+    "layers in another order of their table": (BERT, layers_under_other_names),
     # classes
     "a subclass of the model": (BERT, attribute({"bert": ""}, __class__=own.Steep)),
     "a subclass of attention": (
@@ -188,6 +206,7 @@ CHANGES = {
         patched(modeling_llama, "apply_rotary_pos_emb", without_rotation)),
     "a function of torch": (BERT, patched(functional, "layer_norm")),
     "attention of a registered name": (BOTH, other_attention),
+    "a method of the cache": (LLAMA, other_cache),
 }  # fmt: skip
 """Name -> families, and a function (model, family, monkeypatch) that changes the model in place."""
 CASES = [(change, name) for change, (names, _) in CHANGES.items() for name in names]
