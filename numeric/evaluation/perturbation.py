@@ -93,7 +93,7 @@ def curves(
                 f"relevance of shape {tuple(relevance.shape)} for a batch of "
                 f"{tuple(present.shape)}: pass one finite value per token"
             )
-        grouped = _cut_chunks(relevance * present, chunk).sum(dim=2)
+        grouped = _cut_chunks(relevance.where(present, 0), chunk).sum(dim=2)
         step_of = _removal_step(grouped, occupied, falling=falling)
         step_of = step_of.repeat_interleave(chunk, dim=1)[:, : present.shape[1]]  # by token
         keeps.append(present[example] & (step_of[example] > step[:, None]))

@@ -146,8 +146,9 @@ def _errors(
     """
     if next_token:
         flow = flow + MEANS * flow.sum(dim=2, keepdim=True) / words.sum(dim=2, keepdim=True)
-    known = (flow * exact).norm(dim=2, keepdim=True)
-    error: Tensor = SURE * wrong.norm(dim=2, keepdim=True) / known * flow
+    compared = exact & words  # tokens left out for another target's row show nothing of this one
+    known = (flow * compared).norm(dim=2, keepdim=True)
+    error: Tensor = SURE * (wrong * compared).norm(dim=2, keepdim=True) / known * flow
     return error.where(known > 0, torch.inf).where(words & ~exact, 0)
 
 

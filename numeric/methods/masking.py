@@ -196,8 +196,8 @@ def _plan(
         seen = seen & (columns <= read[:, None])
         check_something_is_left(seen, example)
         query &= columns <= read[:, None]
-        if _has_window(batch.facts, tokens):
-            query = columns <= read[:, None]
+        if _has_window(batch.facts, tokens):  # counts columns: only deleted ones go
+            query = columns <= read[:, None] if removal != "deletion" else query
         else:
             start = torch.where(changed, columns, tokens).amin(dim=1).minimum(read)
             query &= columns >= start[:, None]

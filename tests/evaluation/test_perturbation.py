@@ -130,6 +130,10 @@ def test_several_curves_are_those_of_each_map_alone(tiny, batch, chunk):
             options = {"order": order, "chunk": chunk}
             assert_same(curve, perturbation_curve(tiny, prepared, relevance, a.target, **options))
             check(curve, loop(tiny, batch, relevance, a.target, **options))
+    padding = batch["attention_mask"] == 0
+    unknown = [x.masked_fill(padding, torch.nan) for x in maps]
+    again = perturbation_curves(tiny, prepared, unknown, a.target, chunk=chunk)
+    assert str(again) == str(found)  # padding has no place in the order
 
 
 def removed_sets(relevance, mask):

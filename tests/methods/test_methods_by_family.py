@@ -11,9 +11,10 @@ from tests.support.traces import contains, refused
 
 
 @pytest.mark.parametrize("removal", ["deletion", 7])  # by the mask: test_loo_fast.py
-@pytest.mark.parametrize("name", [*ENCODERS, *DECODERS])
+@pytest.mark.parametrize("name", [*ENCODERS, *DECODERS, "mistral, with a window"])
 def test_a_token_deleted_or_replaced_is_the_plain_loop(name, removal):
-    model, inputs = cases.family(name)
+    name, *window = name.split(", ")
+    model, inputs = cases.family(name, **({"sliding_window": 3} if window else {}))
     a = attribute(model, inputs, "loo", removal=removal)
     for row, length in ((0, 6), (1, 4)):
         one = {key: x[[row], :length] for key, x in inputs.items()}

@@ -27,7 +27,7 @@ from lrp_axioms.benchmarks.running.timing import alternate, one_thread, plain_gr
 from lrp_axioms.benchmarks.running.workers import IN_PROCESS, Engine
 from lrp_axioms.benchmarks.sources import data, models, streams
 
-BATCH = 64  # texts, with which the loop over lines of SST-2 is fastest
+BATCH = 64  # texts: the loop over lines of SST-2 is fastest with so many
 
 
 def sentences(count: int, file: str | None = None) -> list[str]:
