@@ -209,7 +209,7 @@ def _where_defined(
         return Found(UNDEFINED, point(model, reals.symbols))
     thin = [*((x.expression, x.vanishes) for x in divisors), *jumps.items()]
     zero = [x for x, vanishes in thin if _model([*known, vanishes], QUICK)[0] != z3.unsat]
-    named = [x for x in zero if isinstance(x, sp.Expr) and not x.has(sp.nan, sp.Piecewise)]
+    named = [x for x in zero if isinstance(x, sp.Expr) and x is not sp.nan]  # not of a maximum
     return Found(EQUAL, divisors=tuple(dict.fromkeys(named)), is_almost=len(named) < len(zero))
 
 

@@ -14,14 +14,14 @@ from lrp_axioms.axioms.own_rules.settings import Setting
 from lrp_axioms.axioms.own_rules.uniform import SEEN, uniform
 from lrp_axioms.axioms.verdict import IN_LIMIT, PROVED, REFUTED
 
-MORE = range(4, 11)  # further numbers of inputs to try a rule that is not uniform
+MORE = range(4, 11)  # further numbers of inputs to try a proved rule at
 ANY = f"any number of inputs, if the formula goes on as for 1 to {SEEN[-1]}"
 FEW = "1, 2 and 3 inputs"
 LONGEST = 100  # characters of a formula in a reason
 X, Y, SLOPE = sp.symbols("x y slope", real=True)
 ACTIVATIONS = {  # classes to try conservation on if it fails for all activations
     "activations with the sign of their input, where f(x) != 0": sp.Gt(X * Y, 0),
-    "activations with f(x) = x f'(x), such as ReLU": sp.Eq(Y, X * SLOPE),
+    "activations with f(x) = x f'(x), such as ReLU, where f(x) != 0": sp.Eq(Y, X * SLOPE),
 }
 NO_BIAS = {sp.Symbol("b", real=True): sp.Integer(0)}
 
@@ -37,7 +37,7 @@ def decide(claim: Claim, rule: Rule) -> tuple[Answer, str]:
     if own is None:
         return found, FEW
     if claim.is_order:
-        return found, ANY
+        return found, FEW if found.divisors else ANY
     finite = found.status == PROVED
     known = at_every_eps(own) if finite else in_limit(own)
     if not own.holds(known, in_limit=not finite):

@@ -11,7 +11,7 @@ from functools import cache
 
 import sympy as sp
 
-from lrp_axioms.axioms.decide.equality import Values
+from lrp_axioms.axioms.decide.equality import Undecided, Values
 from lrp_axioms.axioms.decide.signs import UNDEFINED
 from lrp_axioms.axioms.own_rules.operations import OPERATIONS
 from lrp_axioms.axioms.own_rules.rules import (
@@ -38,7 +38,7 @@ def check_one_formula(rule: Rule) -> tuple[str, bool]:
     for count in rule.operation.counts:
         tried = zip(_trials(rule.kind, count), _expected_messages(rule, count), strict=True)
         for (generic, at, arguments), expected in tried:
-            found = flat(rule.formula(*arguments))
+            found = _at_numbers(rule, arguments, len(expected))
             if not all(map(_agree, found, expected)):
                 raise RuleError(
                     f"{rule.place}: {rule.name} returns {found} at {_said(at)}, but its formula "
@@ -76,7 +76,24 @@ def _trials(kind: str, count: int) -> list[tuple[bool, Values, list[Nested]]]:
 def _expected_messages(rule: Rule, count: int) -> list[list[sp.Expr]]:
     """The messages of a rule for symbols, evaluated at the trial points."""
     _, messages = for_symbols(rule, count)
-    return [replaced(flat(messages), at) for _, at, _ in _trials(rule.kind, count)]
+    points = [at for _, at, _ in _trials(rule.kind, count)]
+    return [[_value(message, at) for message in flat(messages)] for at in points]
+
+
+def _value(message: sp.Expr, at: Values) -> sp.Expr:
+    """A message at numbers; nan where it compares 0/0."""
+    try:
+        return message.xreplace(at)
+    except (TypeError, ValueError):
+        return sp.nan
+
+
+def _at_numbers(rule: Rule, arguments: Sequence[Nested], count: int) -> list[sp.Expr]:
+    """The messages of the function at numbers; nan where it compares 0/0."""
+    try:
+        return flat(rule.formula(*arguments))
+    except Undecided:
+        return [sp.nan] * count
 
 
 def _add_output(kind: str, given: Sequence[Nested], at: Values) -> Values:

@@ -39,7 +39,8 @@ NEXT = (
     "a rule must be one formula: branch by sign(x), abs, sympy.Max or sympy.Piecewise, and store "
     "nothing between calls"
 )
-NO_ORDER = "is not comparable."  # SymPy's word on numbers that are too close to compare
+NO_ORDER = "is not comparable.", "Invalid NaN comparison", "of non-real zoo"
+"""SymPy's words on numbers that are too close to compare, on 0/0, and on a pole."""
 ALLOWED = "+ - * / and powers, sign, abs and SymPy's Max, Min and Piecewise"
 
 

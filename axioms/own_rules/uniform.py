@@ -85,9 +85,10 @@ class Uniform(Part):
     def holds(self, found: Found, *, in_limit: bool) -> bool:
         """Whether a decision, which takes n for a real number, is one for every number of inputs.
 
-        A thin set may be one whole number, and a sum over inputs may grow as eps -> 0.
+        A thin set of n and sums may be one whole number, or terms of one sign; and a sum over
+        inputs may grow as eps -> 0.
         """
-        thin = found.is_almost and any(x.has(N) for x in self.messages())
+        thin = found.is_almost and (self.named or any(x.has(N) for x in self.messages()))
         grows = in_limit and any(x.has(EPS) for x in self.named)
         return found.status == EQUAL and not thin and not grows
 

@@ -71,10 +71,11 @@ def _gap_verdict(rule: Rule, name: str, gap: str, *, has_gaps: bool) -> Verdict:
     found = verdict(rule, name)
     if not has_gaps or found.status not in (PROVED, IN_LIMIT):
         return found
+    eps = QUARTER if found.status == PROVED else sp.Integer(0)
     for template in REWRITES[name].templates if name in REWRITES else ():
         part = OfGraphs(rule, name, template)
         for point in islice(part.points(), FIRST):
-            if said := witness(part, point, QUARTER, undefined=True):
+            if said := witness(part, point, eps, undefined=True):
                 return replace(found, status=REFUTED, scope=AT_WITNESS, witness=said)
     return replace(found, scope=f"{found.scope}, where the rule itself is not 0/0")
 
@@ -89,6 +90,8 @@ def verdict(rule: Rule, name: str) -> Verdict:
         reasons = (claims.lost(rule), kept, found.reason)
         found = replace(found, reason="; ".join(filter(None, reasons)))
     every = "every activation" if rule.kind == kinds.ACTIVATION else ""
+    if every and found.is_almost:  # such a set of numbers may be half of the inputs of ReLU
+        every, found = "almost all x, y and slope", replace(found, is_almost=False)
     at = {EPS: sp.Integer(0)} if found.status == IN_LIMIT else {}
     divisors = dict.fromkeys(shown(x.xreplace(at)) for x in found.divisors)
     where = " and ".join(f"{x} != 0" for x in divisors)

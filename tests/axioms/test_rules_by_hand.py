@@ -101,6 +101,8 @@ add F R * Max(x, 0) / (Max(x, 0) + Max(y, 0) + eps), R * Max(y, 0) / (Max(x, 0) 
 add F R * abs(x) / abs(z), R * abs(y) / abs(z)
 add F R * (1 + sign(x)) / 2, R * (1 + sign(-x)) / 2
 add F R * x / (x - y), -R * y / (x + y)
+add F [Piecewise((R * c / z, c / z > 0), (0, True)) for c in (x, y)]
+add F [R * Max(c / z, 0) for c in (x, y)]
 linear T [R / len(x) for _ in x]
 linear T [R * a * c / (z - b) for a, c in zip(x, w)]
 linear T [R * c**2 / sum([d**2 for d in w]) for c in w]
@@ -231,14 +233,28 @@ def test_a_scope_leaves_out_the_points_where_a_limit_or_a_rule_is_another(source
     assert judged("product", source, "conserves").scope == scope
 
 
+@pytest.mark.parametrize(("kind", "source", "word", "scope"), [
+    # y = 0 is half of the inputs of ReLU
+    ("activation", "R * Min(abs(y) / eps, 1)", "conserves", "for almost all x, y and slope"),
+    ("activation", "R * abs(y) / Piecewise((y, y > 0), (-y, True))", "conserves",
+        "for every activation, where y != 0"),
+    # 4 inputs have another divisor
+    ("linear", "[R * c / sum(x) for c in x]", "order", "for 1, 2 and 3 inputs, where "),
+])  # fmt: skip
+def test_a_scope_is_no_wider_than_what_was_decided(kind, source, word, scope):
+    assert judged(kind, source, word).scope.startswith(scope)
+
+
 @pytest.mark.parametrize("source", [
-    "R / len(a) + beyond(10, a) * (1 - sign(sizes(v)))",  # |c| in a divisor adds up to less
-    "R / len(a) + eps * R + beyond(10, a) * eps * sum([1 / (Max(c, 0) + eps) for c in v])",
+    "R / len(a) + beyond(12, a) * (1 - sign(sizes(v)))",  # |c| in a divisor adds up to less
+    "R / len(a) + eps * R + beyond(12, a) * eps * sum([1 / (Max(c, 0) + eps) for c in v])",
     "R / len(a) * (Max(sum(v), 0) + eps) / (Max(sum(v), 0) + eps + eps**2)"
     " + eps / (eps + (len(a) * sum(a) - 12)**2)",  # another limit for 12 inputs
 ])  # fmt: skip
 def test_what_may_fail_for_many_inputs_is_claimed_of_few(source):
-    found = judged("readout", f"[{source} for _ in a], [0 for _ in v]", "conserves")
+    source = f"[{source} for _ in a], [0 for _ in v]"
+    assert read(rule_of("readout", source))  # one formula
+    found = judged("readout", source, "conserves")
     assert found.scope.startswith("for 1, 2 and 3 inputs")
 
 

@@ -84,6 +84,12 @@ def by_positive_parts(x, y, z, R, eps):
 
 
 @rule("add")
+def damped(x, y, z, R, eps):
+    kept = R * z / (z + eps * sign(z))
+    return x / z * kept, y / z * kept
+
+
+@rule("add")
 def by_the_sign_of_relevance(x, y, z, R, eps):
     p, q, m, n = (sp.Max(part, 0) for part in (x, y, -x, -y))
     each = ((p / (p + q), m / (m + n)), (q / (p + q), n / (m + n)))
@@ -103,6 +109,7 @@ def by_the_larger(x, y, z, R, eps):
 
 @pytest.mark.parametrize(("own", "rewrite", "status", "witness"), [
     (by_positive_parts, "add zero", REFUTED, "undefined"),  # 0/0 on an open set
+    (damped, "re-associate sums", IN_LIMIT, "eps"),  # 0/0 at z = 0, which has cancelled
     (by_the_sign_of_relevance, "add zero", REFUTED, "undefined"),  # in one case, p / p cancelled
     (by_the_smaller, "add zero", REFUTED, "undefined"),  # where SymPy has cancelled m / m
     (by_the_larger, "commute sums", REFUTED, "eps -> 0, a = [1 1], b = [1 1]"),  # at a tie
