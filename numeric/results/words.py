@@ -1,6 +1,7 @@
 """Cuts text into tokens, and groups tokens into words and sentences."""
 
 import re
+import unicodedata
 from collections.abc import Sequence
 from itertools import accumulate, pairwise
 
@@ -8,6 +9,7 @@ from transformers import PreTrainedTokenizerBase
 
 UNFINISHED = "\ufffd"
 """A decoder's text for a character with bytes still to come."""
+JOINERS = "\u200c\u200d"  # between letters of one word
 BEFORE = 4  # tokens decoded with each, because its text depends on the tokens before it
 
 UNITS = {
@@ -77,8 +79,17 @@ def named_units(
     return numbers, [word.strip() or repr(word)[1:-1] for word in words]
 
 
+def _letter(character: str) -> str:
+    """Returns a letter for a mark of the letter before, such as a vowel sign; others as they are.
+
+    Regular expressions of Python take marks for punctuation.
+    """
+    is_mark = unicodedata.category(character).startswith("M") or character in JOINERS
+    return "x" if is_mark else character
+
+
 def _units(text: str, tokens: Sequence[str], unit: re.Pattern[str]) -> list[int]:
-    starts = [found.start() for found in unit.finditer(text)]
+    starts = [found.start() for found in unit.finditer("".join(map(_letter, text)))]
     begins = accumulate((len(token) for token in tokens), initial=0)
     found = []
     for token, begin in zip(tokens, begins, strict=False):

@@ -7,6 +7,7 @@ import torch
 
 from benchmarks.sources import models
 from numeric import explain
+from numeric.results.words import units
 
 TEXTS = ["unbelievably slow, but heartwarming! we didn't mind.", "a fine film"]
 
@@ -35,6 +36,11 @@ def test_the_relevance_of_a_unit_is_the_sum_of_its_tokens(found, tokenizer, unit
         assert list(tokens) == []
     assert torch.equal(whole.residual, found.residual)
     assert len(whole.html()) > 1000
+
+
+def test_vowel_signs_and_accents_are_parts_of_their_words():
+    tokens = ["हि", "न", "्दी", " cafe", "\u0301", "s", " می", "\u200c", "روم", "।"]
+    assert units(tokens, "word") == [0, 0, 0, 1, 1, 1, 2, 2, 2, 3]
 
 
 def test_words_are_those_of_a_reader(found, tokenizer):
