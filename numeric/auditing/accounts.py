@@ -75,7 +75,7 @@ class Audit:
 
     def by_layer(self) -> dict[int | None, dict[str, float]]:
         """Sums absorbed relevance by layer (from 0; None outside of layers) and cause."""
-        return ledgers.totals(self.ledger.lines, lambda line: line.node.attributes["layer"])
+        return ledgers.totals(self.ledger.lines, lambda line: line.node.attributes["depth"])
 
     def by_kind(self) -> dict[str, dict[str, float]]:
         """Sums absorbed relevance by kind of operation and cause."""

@@ -92,7 +92,7 @@ def _operation(number: int, line: ledgers.Line) -> dict[str, Any]:
         "kind": line.kind,
         "rule": line.rule,
         **_place(line.node),
-        "layer": line.node.attributes["layer"],
+        "layer": line.node.attributes["depth"],
         "shape": list(line.node.attributes["shape"]),
         "arrived": line.arrived,
         "absorbed": absorbed(line),
@@ -127,7 +127,7 @@ def _stages(audit: Audit, numbers: Mapping[Node, int]) -> Iterator[dict[str, Any
     """
     runs = [
         (layer, list(lines))
-        for layer, lines in groupby(audit.ledger.lines, lambda line: line.node.attributes["layer"])
+        for layer, lines in groupby(audit.ledger.lines, lambda line: line.node.attributes["depth"])
     ]
     arrived = audit.ledger.started
     for place, (layer, lines) in enumerate(runs):

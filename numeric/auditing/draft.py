@@ -14,7 +14,7 @@ from lrp_axioms.numeric.auditing.maps import Map
 from lrp_axioms.numeric.engine.calls import Call
 from lrp_axioms.numeric.engine.engine import Propagation
 from lrp_axioms.numeric.engine.marks import Args, Function, Kwargs
-from lrp_axioms.numeric.models.places import LAYER
+from lrp_axioms.numeric.models.places import LAYER, layer_of
 
 NODE = "_lrp_axioms_node"  # the attribute of a tensor that says which operation computed it
 ORIGIN = "_lrp_axioms_origin"  # the attribute of a tensor that says where it was computed
@@ -102,15 +102,16 @@ class Draft:
         **attributes: Any,
     ) -> Node:
         """Makes an operation at the place that is running, or at ``where``."""
-        args, (origin, layer) = tuple(args), where or self.origin()
+        args, (origin, depth) = tuple(args), where or self.origin()
         name = self.running[-1].call.name if self.running else op
-        about = {"layer": layer, "shape": tuple(shape)} | attributes
+        layer = layer_of(origin.module)  # which has rules; a shared one is at several depths
+        about = {"layer": layer, "depth": depth, "shape": tuple(shape)} | attributes
         node = Node(op, args, f"{name} {len(self.trace)}", origin, about)
         inside = LAYER.split(origin.module)[-1]
         before = [self.made.get(x, (None, 0)) for x in args if x.op != PARAMETER]
-        back = tuple(len(self.trace) - n if at == layer else "from outside" for at, n in before)
-        self.made[node] = layer, len(self.trace)
-        self.trace.append((layer, attributes.get("function", name), inside, back))
+        back = tuple(len(self.trace) - n if at == depth else "from outside" for at, n in before)
+        self.made[node] = depth, len(self.trace)
+        self.trace.append((depth, attributes.get("function", name), inside, back))
         return node
 
     def leaf(
@@ -139,7 +140,7 @@ class Draft:
         return self.leaf(x, WORD, op=PARAMETER)
 
     def origin(self) -> tuple[Origin, int | None]:
-        """Returns the present place and layer; a layer that is called again counts as the next."""
+        """Returns the present place and depth: its layer, or the next if that is called again."""
         (path, *_), _ = self.places.module()
         origin = Origin(module=path, line=self.places.line())
         found = LAYER.search(path)

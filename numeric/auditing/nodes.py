@@ -53,7 +53,8 @@ def product(draft: Draft, found: Node, kind: str) -> Node:
         args = args[0], _transpose(draft, args[1])
     elif scale == 1.0:
         del about["map"]
-    where = found.origin or Origin(), about.pop("layer")
+    del about["layer"]
+    where = found.origin or Origin(), about.pop("depth")
     return draft.make(kind, args, about.pop("shape"), where, **about)
 
 

@@ -246,10 +246,19 @@ def test_a_model_with_fused_attention_is_audited_as_one_that_spells_it_out(name)
 def test_a_shared_layer_has_a_line_for_every_use():
     found = audited("albert")
     queries = [x for x in found.ledger.lines if x.node.origin.module.endswith("attention.query")]
-    assert [line.node.attributes["layer"] for line in queries] == [1, 0]
+    assert [line.node.attributes["depth"] for line in queries] == [1, 0]
     note = "albert_layers.0.attention.query.weight is used 2 times: each use has a line of its own"
     assert [text for text in found.notes if text.endswith(note)]
     assert audited("bert").notes == ()
+
+
+def test_a_shared_layer_has_one_rule_at_all_depths():
+    model, one = cases.one_text("albert")
+    mix = bypass_softmax([0])
+    found = attribute(model, one, mix)
+    np.testing.assert_allclose(audit(model, one, mix).relevance, found.relevance[0], atol=1e-10)
+    with pytest.raises(ValueError, match="its layers are 0 to 0"):
+        audit(model, one, bypass_softmax([1]))
 
 
 def test_tied_parameters_are_told():

@@ -98,7 +98,7 @@ def test_a_layer_opens_on_click_and_its_numbers_are_those_of_the_audit(opened, f
     stage = opened.find_element(CSS, '.stage[data-stage="layer 1"]')
     stage.find_element(CSS, "summary").click()
     rows = stage.find_elements(CSS, "tr.operation")
-    lines = [x for x in found.ledger.lines if x.node.attributes["layer"] == 1]
+    lines = [x for x in found.ledger.lines if x.node.attributes["depth"] == 1]
     assert len(rows) == len(lines) > 10
     for row, line in zip(rows, lines, strict=True):
         assert row.find_element(CSS, ".arrived").text == signed(line.arrived)
