@@ -155,6 +155,13 @@ def _forward(
         rules.book.asks = True  # every composite needs to know which operations there are
         cuts = [_cut(rules, twin, hooks, *paths) for paths in layers]
         rows = readout.run(twin, batch.arguments(), settle=rules.end)
+    begun = [x["input"].source.grad_fn for x in cuts]
+    numbers = [x._sequence_nr() for x in begun if x is not None]
+    if numbers != sorted(numbers):
+        raise ValueError(
+            f"layers of {type(model).__name__} run in another order than their numbers; call "
+            "attribute() for each composite"
+        )
     return rules, cuts, rows
 
 
