@@ -30,6 +30,10 @@ COMPARED = (sp.Expr, Relational, sp.Number, sp.Rational, sp.Integer, sp.Float, s
 """Classes with comparisons of their own: 77 == x calls the number."""
 FROZEN = "<frozen abc>"  # isinstance of an abstract class asks there
 CREATE = AppliedPredicate.__new__
+NEXT = (
+    "a rule must be one formula: branch by sign(x), abs, sympy.Max or sympy.Piecewise, and store "
+    "nothing between calls"
+)
 
 
 @contextlib.contextmanager

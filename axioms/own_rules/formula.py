@@ -13,9 +13,9 @@ import sympy as sp
 
 from lrp_axioms.axioms.decide.equality import Undecided, Values
 from lrp_axioms.axioms.decide.signs import UNDEFINED
+from lrp_axioms.axioms.own_rules.comparisons import NEXT
 from lrp_axioms.axioms.own_rules.operations import OPERATIONS
 from lrp_axioms.axioms.own_rules.rules import (
-    NEXT,
     Nested,
     Rule,
     RuleError,

@@ -27,7 +27,7 @@ from lrp_axioms.axioms import kinds
 from lrp_axioms.axioms.decide.equality import Undecided
 from lrp_axioms.axioms.decide.reals import EPS
 from lrp_axioms.axioms.decide.signs import CASES, Sign, resolved
-from lrp_axioms.axioms.own_rules.comparisons import comparisons_refused
+from lrp_axioms.axioms.own_rules.comparisons import NEXT, comparisons_refused
 from lrp_axioms.axioms.own_rules.operations import MATRIX_PRODUCTS, OPERATIONS, Operation
 from lrp_axioms.axioms.scoreboard.witness import NEAR_0
 
@@ -35,10 +35,6 @@ Nested: TypeAlias = "sp.Expr | list[Nested]"  # a number, or a list with an entr
 Shape: TypeAlias = int | tuple[int | None, ...] | None
 """The number of messages, the numbers in several groups, or None for one message, no list."""
 
-NEXT = (
-    "a rule must be one formula: branch by sign(x), abs, sympy.Max or sympy.Piecewise, and store "
-    "nothing between calls"
-)
 NO_ORDER = "is not comparable.", "Invalid NaN comparison", "of non-real zoo"
 """SymPy's words on numbers that are too close to compare, on 0/0, and on a pole."""
 ALLOWED = "+ - * / and powers, sign, abs and SymPy's Max, Min and Piecewise"
