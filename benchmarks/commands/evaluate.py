@@ -42,12 +42,13 @@ def evaluate(
             maps = faithfulness.read(file)
             classifier = models.load(model, device=device, dtype=dtype)
         measures = measure or tuple(faithfulness.MEASURES)
+        name = file.resolve().name if file.is_dir() else file.stem
         result = faithfulness.judge(
-            classifier, maps, name=file.stem, measures=measures, seed=seed, track=track
+            classifier, maps, name=name, measures=measures, seed=seed, track=track
         )
     with mendable(f"--output {output}"):
         output.mkdir(parents=True, exist_ok=True)
         result.write(output)
-    wrote = [output / f"{result.name}.json"]
+    wrote = [output / f"{result.name}.{kind}" for kind in ("json", "parquet")]
     answer(name=result.name, rows=result.rows, notes=result.notes, wrote=wrote)
     present(*of_result(result), wrote=wrote)

@@ -10,6 +10,8 @@ from lrp_axioms.benchmarks.experiments import text
 from lrp_axioms.benchmarks.experiments.maps import SEED, means, too_few
 from lrp_axioms.benchmarks.experiments.record import Experiment, number, value
 from lrp_axioms.benchmarks.experiments.result import Result, joined
+from lrp_axioms.benchmarks.running import runner
+from lrp_axioms.benchmarks.running.folders import MANIFEST
 from lrp_axioms.benchmarks.running.workers import Track, untracked
 from lrp_axioms.benchmarks.sources import faults, files
 from lrp_axioms.benchmarks.sources.data import unlabelled
@@ -48,7 +50,7 @@ def read(path: Path) -> Maps:
     """Reads maps of a Parquet file, or of all in a folder; one line per text and method.
 
     Raises ValueError for lines without a text or finite numbers, for methods that differ in their
-    texts, and for texts that are explained for two classes.
+    texts, and for texts that are explained for two classes; RunError for an unfinished run.
     """
     found: dict[str, list] = {}
     for part in _parts(path):
@@ -70,6 +72,8 @@ def read(path: Path) -> Maps:
 
 
 def _parts(path):
+    if (path / MANIFEST).exists():
+        return runner.verify(path).parts()
     found = sorted(path.glob("*.parquet")) if path.is_dir() else [path]
     if not found:
         raise ValueError(f"{path} holds no Parquet files; pass one, or a folder of `attribute`")
@@ -134,13 +138,15 @@ def judge(
     found: dict[str, dict[str, np.ndarray]] = {
         method: {key: np.empty(len(maps.texts)) for key in measures} for method in maps.relevance
     }
-    for shard in track(text.shards(classifier, data), "texts"):
+    shards = (_by_target(maps, shard) for shard in text.shards(classifier, data))
+    for shard in track([part for parts in shards for part in parts], "texts"):
         inputs, _ = text.in_batch(classifier, data, shard)
         present = inputs["attention_mask"].numpy() == 1
         padded = {method: np.zeros(present.shape) for method in maps.relevance}
         for method, x in padded.items():
             x[present] = np.concatenate([maps.relevance[method][n] for n in shard])
-        options = {"target": _targets(maps, shard), "measures": measures, "seed": seed}
+        given = [maps.targets[n] for n in shard]
+        options = {"target": None if None in given else given, "measures": measures, "seed": seed}
         for method, values in evaluate(classifier.model, inputs, padded, **options).items():
             for key, x in values.items():
                 found[method][key][shard] = x
@@ -148,9 +154,11 @@ def judge(
     return _result(found, maps, settings, name)
 
 
-def _targets(maps, shard):
-    given = [maps.targets[n] for n in shard]
-    return None if None in given else given
+def _by_target(maps, shard):
+    """Divides a shard into texts with a class of their own, and texts of the predicted class."""
+    predicted = [n for n in shard if maps.targets[n] is None]
+    given = [n for n in shard if maps.targets[n] is not None]
+    return [part for part in (given, predicted) if part]
 
 
 def _result(found, maps, settings, name):

@@ -79,10 +79,10 @@ def test_the_class_of_the_file_is_the_one_that_is_explained(classifier, lines, t
             name="maps",
             **measures,
         ).rows
-        for targets in (pa.nulls(6, pa.int64()), [1, 0, 1] * 2)
+        for targets in (pa.nulls(6, pa.int64()), [0, None, 0] * 2)
     )
     (first,) = (row for row in other if row["method"] == "mine")
-    texts = {text: target for text, target in zip(TEXTS, [1, 0, 1], strict=True)}
+    texts = dict(zip(TEXTS, [0, None, 0], strict=True))
     expected = [
         evaluate(
             classifier.model,
@@ -99,18 +99,21 @@ def test_the_class_of_the_file_is_the_one_that_is_explained(classifier, lines, t
 
 def test_the_command_reads_what_attribute_wrote_and_ranks_it(tmp_path):
     (tmp_path / "texts.txt").write_text("\n".join(TEXTS) + "\n", "utf-8")
-    folder = tmp_path / "maps"
+    folder = tmp_path / "maps-0.5"
     both = ["--method", "attnlrp", "--method", "loo"]
     made = ["attribute", str(tmp_path / "texts.txt"), "--output", str(folder), *both]
     assert CliRunner().invoke(app, made).exit_code == 0
     ended = run(folder, "--output", tmp_path / "out", "--measure", "r", "--measure", "top drop")
     assert ended.exit_code == 0, ended.output
     assert "r: loo is first" in ended.output
-    record = json.loads((tmp_path / "out" / "evaluate-maps.json").read_text("utf-8"))
+    record = json.loads((tmp_path / "out" / "evaluate-maps-0.5.json").read_text("utf-8"))
     assert [row["method"] for row in record["rows"]] == ["loo", "attnlrp"]
     assert record["rows"][0]["r"] == pytest.approx(1)
-    stored = pq.read_table(tmp_path / "out" / "evaluate-maps.parquet")
+    stored = pq.read_table(tmp_path / "out" / "evaluate-maps-0.5.parquet")
     assert stored.column_names == ["method", "text", "r", "top drop"]
+    next(folder.glob("part-*")).unlink()
+    ended = run(folder, "--output", tmp_path / "out")
+    assert (ended.exit_code, "is not complete; run the command again" in ended.output) == (2, True)
 
 
 def test_the_table_is_printed_before_sentences_and_equal_maps_are_called_equal(tmp_path):
