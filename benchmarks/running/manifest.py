@@ -180,7 +180,7 @@ class Manifest:
             self.provenance.append(made)
         block = replace(block, made_by=[self.provenance.index(made)])
         insort(self.files, block, key=FIRST)
-        self.unwritten = True
+        self.texts, self.unwritten = None, True  # not complete until the end is known
         self.write(at_least=SECONDS)
         ends = {0, *(each.end for each in self.files if each.is_part)}
         for run in self._runs():  # one behind a gap waits until it is filled

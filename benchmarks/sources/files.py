@@ -15,6 +15,7 @@ from contextlib import contextmanager
 from itertools import islice
 from pathlib import Path
 from typing import IO
+from urllib.parse import urlsplit
 
 from lrp_axioms.benchmarks.sources import parquet
 from lrp_axioms.benchmarks.sources.faults import (
@@ -55,19 +56,19 @@ def stream(
     the next step.  Raises ValueError, which names the file and the lines of all unusable records:
     after the first of them nothing more is yielded.
     """
-    name = str(place).lower()
+    name = _name(place)
     suffix = Path(name.removesuffix(".gz")).suffix
-    if "*" in name and not (is_url(place) or Path(place).exists()):
+    if "*" in str(place) and not (is_url(place) or Path(place).exists()):
         raise ValueError(
             f"{place} stands for several files; join them into one, or pass one after the other, "
             "each with an --output of its own"
         )
-    if suffix not in READERS:
+    if suffix not in READERS or name.endswith(".parquet.gz"):
         folder = not is_url(place) and Path(place).is_dir()
         what = "a folder" if folder else f"files {Path(place).suffix or 'without a suffix'!r}"
         raise ValueError(
             f"{str(place) or repr('')}: {what} {'is' if folder else 'are'} not read; pass one of "
-            f"{', '.join(READERS)}, packed by gzip (.gz) or not"
+            f"{', '.join(READERS)}; all but .parquet may be packed by gzip (.gz)"
         )
     faults = Faults("row" if suffix == ".parquet" else "line")
     try:
@@ -105,6 +106,12 @@ def is_url(place: Path | str) -> bool:
     return "://" in str(place)
 
 
+def _name(place):
+    """Returns the name whose ending tells the kind: of a URL, without what it asks of a server."""
+    asks = str(place).startswith(("http://", "https://"))
+    return (urlsplit(str(place)).path if asks else str(place)).lower()
+
+
 @contextmanager
 def _open(place: Path | str, *, unpacked: bool) -> Iterator[IO[bytes]]:
     """Opens a stream of bytes; ``unpacked`` decompresses a file whose name ends in .gz."""
@@ -123,7 +130,7 @@ def _open(place: Path | str, *, unpacked: bool) -> Iterator[IO[bytes]]:
             raise IrregularFile
         file = path.open("rb")
     with file:
-        packed = unpacked and str(place).lower().endswith(".gz")
+        packed = unpacked and _name(place).endswith(".gz")
         yield gzip.GzipFile(fileobj=file) if packed else file
 
 

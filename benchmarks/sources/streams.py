@@ -33,7 +33,7 @@ def texts(place: str, *, column: str = "text", split: str | None = None) -> Iter
             yield text
         return
     name, _, revision = place.removeprefix(HUB).partition("@")
-    chosen = {"split": split or SPLIT, "revision": revision or None}
+    chosen = {"split": split, "revision": revision or None}
     found = (text for (text,) in rows(place, name, [column], **chosen))
     yield from sound(found, place, unit="row", advice=ADVICE)
 
@@ -44,7 +44,7 @@ def is_data_set(place: str) -> bool:
 
 
 def rows(
-    place: str, name: str, columns: Sequence[str], *, split: str, revision: str | None
+    place: str, name: str, columns: Sequence[str], *, split: str | None, revision: str | None
 ) -> Iterator[tuple]:
     """Yields the values of ``columns`` of a data set, with a few rows at a time in memory.
 
@@ -57,10 +57,14 @@ def rows(
     try:
         if place.startswith(HUB):
             kept = _snapshot(name, revision) or name
-            found = datasets.load_dataset(kept, revision=revision, split=split, streaming=True)
+            chosen = {"revision": revision, "split": split or SPLIT}
+            found = datasets.load_dataset(kept, **chosen, streaming=True)
         else:
             found = datasets.load_from_disk(place)
-            found = found[split] if isinstance(found, datasets.DatasetDict) else found
+            if isinstance(found, datasets.DatasetDict):
+                found = found[split or SPLIT]
+            elif split not in (None, str(found.split or split)):  # a split may have no name
+                raise ValueError(f"it has the split {found.split} alone, and no {split}")
         for batch in found.iter(BATCH):
             places(list(batch), columns)
             yield from zip(*(batch[key] for key in columns), strict=True)

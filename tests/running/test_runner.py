@@ -74,7 +74,7 @@ def test_only_what_is_missing_is_measured_and_shown(folder):
 def test_the_log_says_that_a_run_is_resumed_and_only_then(folder, caplog, gone, said):
     for path in sorted(folder.glob("part-*"))[:gone]:
         path.unlink()
-    with caplog.at_level("INFO", logger="benchmarks"):
+    with caplog.at_level("INFO", logger="lrp_axioms.benchmarks"):
         measure(folder)
     assert caplog.messages == [f"run resumed; texts done before: {n}" for n in said]
 
@@ -122,6 +122,18 @@ def test_results_of_other_texts_are_not_mixed_in(tmp_path, monkeypatch, name, si
     with pytest.raises(RunError, match=r"holds results of other texts .*pass another --output"):
         measure(tmp_path, blocks=OTHERS[name], function=never)
     assert contents(tmp_path) == before
+
+
+@pytest.mark.parametrize("size", [1, 2**30])
+def test_texts_behind_the_end_are_added_to_a_complete_run(tmp_path, monkeypatch, size):
+    monkeypatch.setattr(manifest, "SIZE", size)
+    monkeypatch.setattr(manifest, "SECONDS", -1)
+    measure(tmp_path)
+    asked = []
+    more = [*BLOCKS, block(5, [5, 6]), block(7, [7])]
+    table = measure(tmp_path, blocks=more, function=lambda x: asked.append(x) or squares(x))
+    assert asked == more[3:]
+    assert table.equals(pa.concat_tables([pa.table(squares(each)) for each in more]))
 
 
 def test_a_folder_at_work_is_left_alone(folder):

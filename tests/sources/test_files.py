@@ -135,7 +135,7 @@ FLIPPED = as_parquet(["a film"], write_page_checksum=True, **FLAT).replace(b"a f
 REFUSED = {
     "notes.md": (b"a", "files '.md' are not read; pass one of .txt, .csv, .tsv, .jsonl, .parquet"),
     "notes": (b"a", "files 'without a suffix' are not read"),
-    "a.txt.zst": (b"a", "files '.zst' are not read; pass ... packed by gzip (.gz) or not"),
+    "a.txt.zst": (b"a", "files '.zst' are not read; pass ... may be packed by gzip (.gz)"),
     "gap.txt": (b"a\n\nb\n \n", "no text in lines 2, 4; mend it"),
     "empty.txt": (b"", "has no records; pass a file that has some"),
     "empty.csv": (b"", "has no column 'text', only none; mend it"),
@@ -184,7 +184,7 @@ REFUSED = {
     "half.parquet": (HALF, "is truncated or broken"),
     "no.parquet": (b"no", "is truncated or broken"),
     "flipped.parquet": (FLIPPED, "CRC checksum verification failed ... pass another file"),
-    "packed.parquet.gz": (gzip.compress(as_parquet(["a"])), "is truncated or broken"),
+    "packed.parquet.gz": (gzip.compress(as_parquet(["a"])), "files '.parquet.gz' are not read"),
     "numbers.parquet": (in_parquet(["text"], [1, 2]), "int in place of text in rows 1, 2"),
     "lists.parquet": (in_parquet(["text"], [["a"]]), "column 'text' is list<element: string>, whi"),
     "structures.parquet": (in_parquet(["text"], [{"a": "b"}]), "column 'text' is struct<a: string"),

@@ -1,7 +1,9 @@
 """Texts that are read one after the other: from files, URLs and Hugging Face data sets."""
 
+import gzip
 import io
 from itertools import islice
+from types import SimpleNamespace
 
 import datasets
 import fsspec
@@ -9,6 +11,7 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 
+from benchmarks.errors import UnavailableError
 from benchmarks.running import blocks
 from benchmarks.sources import faults, streams
 
@@ -52,10 +55,24 @@ def test_a_saved_data_set_and_one_in_the_layout_of_the_hub_are_streamed(tmp_path
         next(streams.texts(str(tmp_path / "one"), column="n"))
 
 
-def test_a_split_of_a_file_is_refused(tmp_path):
+def test_a_split_that_is_not_there_is_refused(tmp_path):
     (tmp_path / "a.txt").write_text("a\n")
     with pytest.raises(ValueError, match=r"--split test would be ignored: .*a\.txt"):
         next(streams.texts(str(tmp_path / "a.txt"), split="test"))
+    place = str(tmp_path / "one")
+    datasets.Dataset.from_dict({"text": ["a"]}, split="train").save_to_disk(place)
+    assert list(streams.texts(place, split="train")) == ["a"]
+    with pytest.raises(UnavailableError, match="it has the split train alone, and no test"):
+        next(streams.texts(place, split="test"))
+
+
+def test_a_query_hides_no_suffix(monkeypatch):
+    content = gzip.compress("\n".join(TEXTS).encode())
+    served = ["a.txt.gz?download=true&signature=a.b", "download?file=a.txt.gz"]
+    opened = lambda url: SimpleNamespace(open=lambda: io.BytesIO(content))
+    monkeypatch.setattr(fsspec, "open", opened)
+    for name in served:
+        assert list(streams.texts(f"https://host/{name}")) == TEXTS
 
 
 def test_a_file_is_read_as_far_as_its_texts_are_asked_for(tmp_path):
