@@ -36,10 +36,15 @@ def _version(name):
 @cache  # of the code that this process runs, whatever is checked out meanwhile
 def _commit():
     """Returns this checkout's commit, marked if files differ from it; None outside a checkout."""
-    here = Path(__file__).parent
-    git = ["git", "-C", str(here), "describe", "--always", "--dirty", "--abbrev=40"]
-    try:
-        done = subprocess.run(git, capture_output=True, text=True, check=False)
-    except OSError:
+    here = Path(__file__)
+    git = ["git", "-C", str(here.parent)]
+    try:  # an installed package may lie in another project's checkout, which does not track it
+        _output([*git, "ls-files", "--error-unmatch", here.name])
+        return _output([*git, "describe", "--always", "--dirty", "--abbrev=40"])
+    except (OSError, subprocess.CalledProcessError):
         return None
-    return done.stdout.strip() or None
+
+
+def _output(command):
+    done = subprocess.run(command, capture_output=True, text=True, check=True)
+    return done.stdout.strip()
