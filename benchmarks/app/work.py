@@ -57,7 +57,7 @@ def explained(loaded: Classifier, asked: Asked, method: str, **options: Any) -> 
         return found
     a = found.attribution.by(asked.unit, loaded.tokenizer)
     _, words, relevance = zip(*a.lines(0), strict=True)
-    section = replace(found.section, tokens=words, relevance=relevance)
+    section = replace(found.section, tokens=words, relevance=relevance, unit=asked.unit)
     return replace(found, attribution=a, section=section)
 
 
@@ -211,6 +211,8 @@ def written(loaded: Classifier, asked: Asked, count: str) -> str:
     how = {"asked": prompt_of, "count": number, "answers": [asked.answer]}
     options = {"answer": asked.answer} if asked.answer else {"max_new_tokens": number}
     notes = _unknown(loaded, [asked.text, asked.answer or ""])
+    if asked.target is not None or asked.contrast is not None:
+        notes.append("the chosen token and the contrast are not used: every token is explained")
     with telling(lambda said: notes.append(of_page(said))):
         text = cut_prompt(loaded, asked.text, **how, truncate=asked.truncate)
         options |= {"method": asked.methods[0]}

@@ -107,6 +107,8 @@ def test_words_and_a_chosen_class_are_explained(classifier):
         words = a.by("word", loaded.tokenizer)
         assert row["tokens"] == list(words.tokens[0])
         assert row["relevance"] == pytest.approx(words.relevance[0].tolist(), abs=1e-5)
+    page = classifier.post("/file/html", question("cp-lrp", text=text, unit="word"))[1]
+    assert f"{len(rows['cp-lrp']['tokens'])} words by the size of their" in page.decode()
 
 
 def test_a_contrast_is_subtracted_and_audited(classifier):

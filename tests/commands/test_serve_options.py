@@ -68,6 +68,8 @@ def test_an_answer_and_a_chat_are_explained_as_by_python(tmp_path):
             assert maps["tokens"] == [*found.tokens]
             relevance = torch.tensor(maps["relevance"])
             assert torch.allclose(relevance, found.relevance, rtol=1e-3, atol=1e-5)
+        page = page_of(served, "/written", question("cp-lrp", text=text, target="Ben"), count=1)
+        assert "The chosen token and the contrast are not used: every token is explained." in page
         unknown = question("cp-lrp", text=text, answer="a zebra")
         said = "Unknown, and read as &lt;unk&gt;: &#39;zebra&#39;."
         assert said in page_of(served, "/written", unknown)
