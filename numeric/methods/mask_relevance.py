@@ -17,7 +17,6 @@ from lrp_axioms.numeric.engine.engine import Propagation
 from lrp_axioms.numeric.methods import meetings
 from lrp_axioms.numeric.methods.lrp import check_gradient
 from lrp_axioms.numeric.models.batches import Batch
-from lrp_axioms.numeric.models.heads import CLASSES
 from lrp_axioms.numeric.models.identity import code_of_stock
 from lrp_axioms.numeric.targets.chosen import Rows
 from lrp_axioms.numeric.targets.readout import Found, Readout
@@ -84,9 +83,8 @@ def mask_relevance(
         logits = [each.of(rows) for each in readout.targets]
     calls, others = meetings.of_all_tokens(model, batch, seen)
     layers = [seen[n] for n in calls]
-    if code is None or others or not meetings.is_known(code, layers):
-        count = 1 if readout.head == CLASSES else readout.targets[0].row.shape[1]
-        meetings.check(model, batch, layers, entries, logits[0], read=count, others=others)
+    is_known = code is not None and not others and meetings.is_known(code, layers)
+    if not is_known and meetings.check(model, batch, layers, entries, readout, rows, others=others):
         meetings.remember(code, layers)
     passes: Iterable[Pass] = [Pass(logits, layers)]
     if midpoint:

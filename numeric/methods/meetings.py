@@ -9,7 +9,10 @@ from transformers import PreTrainedModel
 from lrp_axioms.numeric.engine.attended import Attended
 from lrp_axioms.numeric.engine.entries import Entry, of_tokens
 from lrp_axioms.numeric.models.batches import Batch
+from lrp_axioms.numeric.models.heads import ANSWER, CLASSES
 from lrp_axioms.numeric.models.identity import Code
+from lrp_axioms.numeric.targets.chosen import Rows
+from lrp_axioms.numeric.targets.readout import Readout
 
 KNOWN: dict[tuple[Code | None, tuple[str, ...]], None] = {}
 """Code and places of attention of stock models whose tokens meet in attention alone.
@@ -66,15 +69,18 @@ def check(
     batch: Batch,
     layers: Sequence[Attended],
     entries: list[Entry],
-    logit: Tensor,
+    readout: Readout,
+    rows: Rows,
     *,
-    read: int,
     others: str,
-) -> None:
-    """Raises ValueError unless 1 to ``read`` tokens reach the logit when ``layers`` are cut.
+) -> bool:
+    """Raises ValueError where tokens meet outside of ``layers``, by the gradient with these cut.
 
+    Then the last token that the first target reads must reach its logit, and no other token may;
+    for a class, exactly one token must.  Returns False if no text has a second token to test.
     others: a list of other attention, in words
     """
+    logit, token = _last_read(readout, rows)
     edges = [edge for layer in layers for edge in layer.readouts]
     hooks = [edge.node.register_prehook(lambda cs: (None,) * len(cs)) for edge in edges]
     embeddings = [entry.embedding for entry in entries]
@@ -85,12 +91,33 @@ def check(
     finally:
         for hook in hooks:
             hook.remove()
-    counts = of_tokens(entries, list(cs), batch.texts).ne(0).any(dim=-1).sum(dim=1)
-    wrong = counts[(counts == 0) | (counts > read)].tolist()
-    if wrong:
+    reach = of_tokens(entries, list(cs), batch.texts).ne(0).any(dim=-1)
+    visible, counts = batch.present == 1, reach.sum(dim=1)
+    wrong = counts != 1
+    if token is not None:
+        wrong |= ~reach.gather(1, token)[:, 0]
+        visible = visible & (torch.arange(visible.shape[1], device=token.device) <= token)
+    if wrong.any():
+        count = int(counts[wrong][0])
+        said = f"{count} tokens of a text reach" if count != 1 else "another token reaches"
         raise ValueError(
-            f"{wrong[0]} tokens of a text reach the logit of {type(model).__name__} beside its "
-            f"attention to all tokens, where only those that are read should, 1 to {read}: what "
-            "means, convolutions, recurrences and other attention take from a token is no effect "
-            f"of these masks{others}\n{INSTEAD}"
+            f"{said} the logit of {type(model).__name__} beside its attention to all tokens, in "
+            "place of the token that is read alone: means, convolutions, recurrences and other "
+            f"attention have no mask{others}\n{INSTEAD}"
         )
+    return bool((visible.sum(dim=1) > 1).any())
+
+
+def _last_read(readout: Readout, rows: Rows) -> tuple[Tensor, Tensor | None]:
+    """Returns the terms of the first target at its last token, summed, and the token, (batch, 1).
+
+    A class has None: which token is read for it is not known.
+    """
+    chosen = readout.targets[0]
+    with torch.enable_grad():
+        terms = chosen.terms(rows)
+        if readout.head == CLASSES:
+            return terms.sum(dim=1), None
+        tokens = chosen.label if readout.head == ANSWER else chosen.row
+        last = tokens.where(chosen.weight != 0, -1).amax(dim=1, keepdim=True).clamp(min=0)
+        return terms.where(tokens == last, 0).sum(dim=1), last

@@ -14,6 +14,7 @@ from benchmarks.running.timing import random_text
 from numeric import attribute, attribute_each
 from numeric.engine import attended, scope
 from numeric.engine.attended import Attending, Fused
+from numeric.methods import meetings
 from numeric.targets import logit, span
 from tests.census.build import CAUSAL, CLASSES, IMAGES, build, inputs, with_inputs
 from tests.census.measure import conditions
@@ -203,7 +204,7 @@ REFUSED = {  # architecture, task, parts of the message
     "no attention": ("fnet", CLASSES, "FNetForSequenceClassification has no attention by a sof"),
     "shorter layers": ("funnel", CLASSES, "8 tokens of a text reach", "(2, 4, 4, 8)"),
     "windows": ("longformer", CLASSES, "no attention by a softmax", "(2, 12, 4, 8)"),
-    "a mean": ("eurobert", CLASSES, "8 tokens of a text reach the logit of EuroBert", "1 to 1"),
+    "a mean": ("eurobert", CLASSES, "8 tokens of a text reach the logit of EuroBert"),
     "convolutions of heads": ("convbert", CLASSES, "8 tokens", "(32, 9, 1)"),
     "convolutions of values": ("nystromformer", CLASSES, "8 tokens of a text"),
     "convolutions of states": ("lfm2_moe", CAUSAL, "3 tokens of a text"),
@@ -220,6 +221,21 @@ def test_tokens_that_meet_in_another_way_are_refused(case):
         with pytest.raises(ValueError, match=r"pass another method|explain a model") as caught:
             attribute(model, inputs(model, task), METHOD)
     contains(str(caught.value), *parts)
+
+
+def test_a_target_that_shows_no_other_token_lets_no_later_call_through(monkeypatch):
+    monkeypatch.setattr(meetings, "KNOWN", {})
+    with conditions():
+        model = build("lfm2_moe", CAUSAL)
+        batch = inputs(model, CAUSAL)
+        attribute(model, batch, METHOD, logit(7, at=0))  # no token is before it
+        assert not meetings.KNOWN
+        for target in (None, span(1, 4), logit(7) + logit(8) + logit(9), logit(7, at=1)):
+            message = refused(ValueError, model, batch, METHOD, target=target)
+            contains(message, "tokens of a text reach", "pass another method")
+        llama = build("llama", CAUSAL)
+        attribute(llama, inputs(llama, CAUSAL), METHOD, span(1, 4))
+        assert meetings.KNOWN
 
 
 def test_attention_without_gradients_is_refused():
