@@ -12,7 +12,7 @@ from lrp_axioms.numeric.targets.readout import Readout
 
 SIDE, LEAST = 16, 8
 """Pixels of a patch's side by default, and the least that counts as the model's own patch."""
-GRID = "image_grid_thw"
+GRID, SEEN, PLACES = "image_grid_thw", "pixel_attention_mask", "image_position_ids"
 
 
 def without_patches(
@@ -23,11 +23,11 @@ def without_patches(
     Losses are (target, batch, patch).  The grid, rows and columns, is of one image per example.
     A patch gives way to the mean of all patches of its image, pixel by pixel, which a model that
     cuts its image into these patches maps to the mean of their embeddings.  Where a processor has
-    cut the images of an example, it is the mean over all of them.  Patches are squares of ``patch``
-    pixels, row by row, or the rows of pixels that a processor has cut already.  None is
-    the model's ``patch_size`` if it is at least 8 and divides the image, and 16 otherwise.
-    Raises ValueError for a size that does not divide the image, and for examples that do not have
-    the same number of images.
+    cut the images of an example, it is the mean over all of them, without padding.  Patches are
+    squares of ``patch`` pixels, row by row, or the rows of pixels that a processor has cut already.
+    None is the model's ``patch_size`` if it is at least 8 and divides the image, and 16 otherwise.
+    Raises ValueError for a size that does not divide the image, for hidden pixels, and for examples
+    that do not have the same number of images.
     """
     with torch.no_grad():
         rows = readout.run(model, batch.arguments())
@@ -58,13 +58,26 @@ def _cut(
 ) -> tuple[Tensor, Tensor, Tensor, dict[str, Tensor]]:
     """Returns pixels by example, the mean patch and the patch's number at each, and the grid."""
     x: Any = batch.pixel_values  # of a batch with images
+    seen, at = batch.others.get(SEEN), batch.others.get(PLACES)
+    seen = (at != -1).all(dim=-1) if seen is None and at is not None else seen
     examples = len(batch.attention_mask)
     if x.ndim < 4 or GRID in batch.others:
         if patch is not None:
             raise ValueError(f"patch={patch!r}: the processor has cut the image; leave it out")
         x = x.reshape(examples, -1, *x.shape[1 + (x.ndim == 3) :])
-        number = torch.arange(x.shape[1], device=x.device).view(1, -1, *[1] * (x.ndim - 2))
-        return x, x.mean(dim=1, keepdim=True).expand_as(x), number, {}
+        each = [1] * (x.ndim - 2)
+        number = torch.arange(x.shape[1], device=x.device).view(1, -1, *each)
+        real = x.new_ones(x.shape[:2]) if seen is None else seen
+        real = (real == 1).reshape(examples, -1, *each)
+        wide = torch.promote_types(x.dtype, torch.float32)  # a sum of many patches is large
+        total = x.where(real, 0).sum(dim=1, keepdim=True, dtype=wide)
+        mean = (total / real.sum(dim=1, keepdim=True)).to(x.dtype)
+        return x, mean.where(real, x), number, {}  # padding stays as it is, and loses nothing
+    if seen is not None and (seen != 1).any():
+        raise ValueError(
+            f"{SEEN} hides pixels, which would count in the mean of all patches; pass one example "
+            "at a time, with images of one size"
+        )
     x = x.reshape(examples, -1, *x.shape[-3:])
     *_, images, _, height, width = x.shape
     side = _side(model.config, height, width) if patch is None else patch

@@ -248,6 +248,20 @@ def test_measures_of_texts_refuse_an_image(measure):
         measure(*with_inputs("llava", MIXED))
 
 
+def test_padding_behind_the_patches_of_an_image_is_no_part_of_their_mean():
+    model, inputs = with_inputs("lfm2_vl", MIXED)
+    pixels, seen = inputs["pixel_values"], inputs["pixel_attention_mask"]
+    count = pixels.shape[1]
+    more = {"pixel_values": pixels.new_zeros(1, 3 * count, pixels.shape[2])}
+    more["pixel_values"][:, :count] = pixels
+    more["pixel_attention_mask"] = seen.new_zeros(1, 3 * count)
+    more["pixel_attention_mask"][:, :count] = seen
+    want, found = (attribute(model, x, "loo") for x in (inputs, {**inputs, **more}))
+    close(found.relevance, want.relevance)
+    close(found.patches[:, :count], want.patches)
+    assert found.patches[:, count:].abs().max() < 1e-12  # rounding of other shapes
+
+
 def test_the_image_token_of_cross_attention_is_a_word_that_is_left_out():
     """No feature of the image stands in its place in Mllama."""
     config = tiny("mllama")
