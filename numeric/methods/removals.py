@@ -57,13 +57,16 @@ def check_effect(
 ) -> None:
     """Raises ValueError where no copy differs from its text, or from one of two, beyond rounding.
 
-    A decoder's own tokens can change only rows after them.
+    A token of a causal model, or of a decoder, can change only its own row and later rows.
     """
     source, columns = batch.attention_mask.shape[1], plan["changed"].shape[1]
     row = readout.rows.amax(dim=1)[plan["example"]]
-    changed = plan["changed"][:, :source].any(dim=1)
-    before = torch.arange(columns - source, device=row.device) <= row[:, None]
-    written = (plan["changed"][:, source:] & before).any(dim=1) & ~changed
+    before = torch.arange(columns, device=row.device) <= row[:, None]
+    decoder = batch.decoder_input_ids is not None
+    own = plan["changed"][:, :source]
+    own = own & before[:, :source] if batch.facts.is_causal and not decoder else own
+    changed = own.any(dim=1)
+    written = (plan["changed"][:, source:] & before[:, : columns - source]).any(dim=1) & ~changed
 
     def of_copies(each: list[Tensor]) -> Tensor:
         return torch.stack(each, dim=1).to(logits.dtype)[plan["example"]]

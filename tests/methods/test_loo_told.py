@@ -5,6 +5,7 @@ import torch
 
 from benchmarks.sources import models
 from numeric import attribute, explain
+from numeric.targets import logit
 
 TEXTS = ["not a bad film", "a film"]
 
@@ -43,6 +44,16 @@ def test_the_losses_that_are_told_are_the_relevance(loaded, size, options):
     if not options:
         plain = attribute(loaded.model, inputs, "loo")
         assert torch.allclose(plain.relevance, a.relevance, atol=1e-5)
+
+
+def test_parts_of_a_text_behind_the_row_that_is_read_lose_nothing():
+    loaded = models.load("embedded-lm")
+    inputs = inputs_of(loaded)
+    target, options = logit(5, at=1), {"batch_size": 2, "each": lambda *_: None}
+    found = attribute(loaded.model, inputs, "loo", target, **options)
+    whole = attribute(loaded.model, inputs, "loo", target).relevance
+    assert torch.allclose(found.relevance, whole, atol=1e-5)
+    assert found.relevance[:, 2:].abs().max() < 1e-5
 
 
 def test_an_error_of_the_listener_ends_the_passes(loaded):
