@@ -56,7 +56,7 @@ def stream(
     the next step.  Raises ValueError, which names the file and the lines of all unusable records:
     after the first of them nothing more is yielded.
     """
-    name = _name(place)
+    name = _path(place)
     suffix = Path(name.removesuffix(".gz")).suffix
     if "*" in str(place) and not (is_url(place) or Path(place).exists()):
         raise ValueError(
@@ -65,7 +65,8 @@ def stream(
         )
     if suffix not in READERS or name.endswith(".parquet.gz"):
         folder = not is_url(place) and Path(place).is_dir()
-        what = "a folder" if folder else f"files {Path(place).suffix or 'without a suffix'!r}"
+        ends = suffix + ".gz" * name.endswith(".gz")
+        what = "a folder" if folder else f"files {ends or 'without a suffix'!r}"
         raise ValueError(
             f"{str(place) or repr('')}: {what} {'is' if folder else 'are'} not read; pass one of "
             f"{', '.join(READERS)}; all but .parquet may be packed by gzip (.gz)"
@@ -106,10 +107,11 @@ def is_url(place: Path | str) -> bool:
     return "://" in str(place)
 
 
-def _name(place):
-    """Returns the name whose ending tells the kind: of a URL, without what it asks of a server."""
-    asks = str(place).startswith(("http://", "https://"))
-    return (urlsplit(str(place)).path if asks else str(place)).lower()
+def _path(place):
+    """Returns a path in lower case; of a web address, its path if that names a kind of file."""
+    whole = str(place).lower()
+    path = urlsplit(whole).path if whole.startswith(("http://", "https://")) else whole
+    return path if Path(path.removesuffix(".gz")).suffix in READERS else whole
 
 
 @contextmanager
@@ -130,7 +132,7 @@ def _open(place: Path | str, *, unpacked: bool) -> Iterator[IO[bytes]]:
             raise IrregularFile
         file = path.open("rb")
     with file:
-        packed = unpacked and _name(place).endswith(".gz")
+        packed = unpacked and _path(place).endswith(".gz")
         yield gzip.GzipFile(fileobj=file) if packed else file
 
 

@@ -219,8 +219,20 @@ class Attending:
         term = term[:, None].to(z.dtype)
         lower = by_text + term
         if self.damping.multiplies:  # hidden scores stay hidden
+            self._check_unshifted(by_text)
             lower = (by_text * term).where(by_text > MASKED, by_text)
         return (lower.reshape(z.shape), *args), kwargs
+
+    def _check_unshifted(self, scores: Tensor) -> None:
+        """Raises ValueError if every row's largest score is 0: a factor would raise the others."""
+        largest = scores.amax(dim=-1)
+        unshifted = (largest != 0) & (largest > MASKED)  # a hidden row has none
+        if not unshifted.any() and ((scores > MASKED) & (scores != 0)).any():
+            raise ValueError(
+                f"{self.places.describe()} subtracts the largest score of each row before its "
+                "softmax, and a factor below 1 then raises scores; pass another method, such as "
+                '"loo" or "attnlrp"'
+            )
 
     def _damp(self, found: Operands) -> Operands:
         """Returns a fused call with a mask that lowers its scores, or with keys times a factor."""

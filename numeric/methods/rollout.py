@@ -102,13 +102,14 @@ def _attentions(model: PreTrainedModel, found: list[Tensor], batch: Batch) -> li
         sums = x.sum(dim=-1).mT[real.expand(x.shape[0], x.shape[2])]
         return torch.allclose(sums, sums.new_ones(()), atol=1e-2)
 
-    two = batch.facts.two
-    if two or not found or not all(map(fits, found)):
+    two, layers = batch.facts.two, batch.facts.layers if tokens else 0
+    if two or not found or len(found) < layers or not all(map(fits, found)):
         shapes = dict.fromkeys(str(tuple(x.shape)) for x in found)
         had = ["those of an encoder and a decoder"] if two else list(shapes)
+        had += [f"weights in {len(found)} of {layers} layers"] if 0 < len(found) < layers else []
         raise ValueError(
-            f"{type(model).__name__} gives no attention weights (batch, head, token, token) that "
-            f"sum to 1 in every layer, whose product to take, but {', '.join(had) or 'none'}; pass "
+            "attention rollout multiplies the weights (batch, head, token, token) of every layer, "
+            f"each row with sum 1; {type(model).__name__} gives {', '.join(had) or 'none'}; pass "
             'another method, such as "attnlrp"'
         )
     return found

@@ -72,8 +72,8 @@ REFUSED = {  # architecture, task, method, options, parts of the message
     "ids needed too": ("longformer", CLASSES, "integrated-gradients", {}, "it ends in", '"loo"'),
     "other logits": ("esm", CLASSES, "integrated-gradients", {}, "its logits become others"),
     "attention of two": ("bart", CLASSES, "attention-rollout", {}, "an encoder and", '"attnlrp"'),
-    "no attention": ("fnet", CLASSES, "attention-rollout", {}, "FNet", "but none"),
-    "shorter layers": ("funnel", CLASSES, "attention-rollout", {}, "(2, 4, 4, 8)", "sum to 1"),
+    "no attention": ("fnet", CLASSES, "attention-rollout", {}, "FNet", "gives none"),
+    "shorter layers": ("funnel", CLASSES, "attention-rollout", {}, "(2, 4, 4, 8)", "with sum 1"),
     "several rows": ("eurobert", CLASSES, "attention-rollout", {}, "last state of one token"),
 }  # fmt: skip
 

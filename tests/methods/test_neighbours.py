@@ -7,7 +7,7 @@ from torch.overrides import TorchFunctionMode
 
 from axioms.composites import CP_LRP, GIM, LIBRAGRAD
 from numeric import attribute
-from tests.census.build import CAUSAL, CLASSES
+from tests.census.build import CAUSAL, CLASSES, with_inputs
 from tests.census.measure import conditions
 from tests.methods.test_mask_relevance import Watched, held, made, read, spelled_out
 from tests.support.cases import close
@@ -49,6 +49,20 @@ def test_atman_is_the_change_of_the_logit_when_scores_of_a_key_are_multiplied(na
         want[:, k] = (found.logit - less) * inputs["attention_mask"][:, k]
     close(found.relevance, want)
     assert found.relevance.abs().max() > 0
+
+
+REFUSED = {
+    "scores less their largest": ("gpt_oss", "atman", "a factor below 1 then raises scores"),
+    "a state in some layers": ("jamba", "attention-rollout", "weights in 1 of 2 layers"),
+    "convolutions in some": ("lfm2_moe", "attention-rollout", "weights in 1 of 2 layers"),
+}
+
+
+@pytest.mark.parametrize("case", REFUSED)
+def test_a_model_that_a_formula_does_not_fit_is_refused(case):
+    name, method, said = REFUSED[case]
+    with conditions(), pytest.raises(ValueError, match=said):
+        attribute(*with_inputs(name, CAUSAL), method)
 
 
 class Modified(TorchFunctionMode):
