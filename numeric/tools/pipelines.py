@@ -108,9 +108,8 @@ Results = tuple[list[Result], list[Target]]
 
 
 def _classes(pipe: Pipeline, found: Any, _: object) -> Results:
-    numbers: Any = pipe.model.config.label2id
-    results = _flatten(found)
-    return results, [logit(numbers[x["label"]]) for x in results]
+    results = _flatten(found if isinstance(found, list) else [found])  # a pair alone is no list
+    return results, [logit(str(x["label"])) for x in results]
 
 
 def _tags(pipe: Pipeline, found: Any, fed: dict[str, Any]) -> Results:
@@ -119,8 +118,7 @@ def _tags(pipe: Pipeline, found: Any, fed: dict[str, Any]) -> Results:
 
 def _tag(pipe: Pipeline, found: Result, fed: dict[str, Any]) -> Target:
     if "index" in found:
-        numbers: Any = pipe.model.config.label2id
-        return logit(numbers[found["entity"]], at=found["index"])
+        return logit(str(found["entity"]), at=found["index"])
     first, end = found["start"], found["end"]
     if first is None:
         raise ValueError(

@@ -29,9 +29,20 @@ def test_a_pipeline_of_a_classifier_says_why_its_classes(tokenizer):
     close(contrast.relevance, want.relevance[0])
 
 
+def test_a_pair_is_explained_by_the_class_names_of_the_pipeline(tokenizer):
+    model = bert("SequenceClassification", num_labels=2, id2label={0: "no", 1: "yes"})
+    model.config.label2id = {"no": 1, "yes": 0}  # which the pipeline does not read
+    pipe = pipeline("text-classification", model=model, tokenizer=tokenizer)
+    pair = {"text": "a dull film", "text_pair": "a fine film"}
+    (found,) = explain(pipe, pair, "cp-lrp")
+    assert found.result == pipe(pair)
+    inputs = tokenizer([tuple(pair.values())], return_tensors="pt")
+    close(found.relevance, attribute(model, inputs, "cp-lrp").relevance[0])
+
+
 def test_a_pipeline_of_tags_says_why_its_tags_and_entities(tokenizer):
     labels = {0: "B-DISH", 1: "I-DISH", 2: "O"}
-    model = bert("TokenClassification", id2label=labels, label2id={v: k for k, v in labels.items()})
+    model = bert("TokenClassification", id2label=labels)
     inputs = tokenizer(PROMPT, return_tensors="pt")
     tags = model(**inputs).logits[0].argmax(dim=1).tolist()
     pipe = pipeline("token-classification", model=model, tokenizer=tokenizer, ignore_labels=[])
