@@ -96,13 +96,15 @@ def cut_prompt(
     """
     from lrp_axioms.numeric.generation.prompts import text_of_chat
     from lrp_axioms.numeric.models.texts import ids_once, tokenized
+    from lrp_axioms.numeric.targets.naming import text_ids
 
     facts, tokenizer = facts_of(loaded.model), loaded.tokenizer
 
     def size(part: str) -> int:
         prompt = asked(part)
-        whole = prompt if isinstance(prompt, str) else text_of_chat(tokenizer, prompt)
-        return len(ids_once(tokenizer, whole))
+        if isinstance(prompt, str):
+            return len(ids_once(tokenizer, prompt))
+        return len(text_ids(tokenizer, text_of_chat(tokenizer, prompt)))
 
     limit = min(facts.positions, facts.made_for)
     given = [

@@ -15,7 +15,7 @@ from lrp_axioms.axioms.composites import Composite
 from lrp_axioms.numeric.attribution import attribute_each, run_method
 from lrp_axioms.numeric.generation.contrasts import GOES_ON, contrast_answers, parted
 from lrp_axioms.numeric.generation.kept import Each, Kept, call_of, explain_rows
-from lrp_axioms.numeric.generation.prompts import Prompt, read_prompt, unpadded
+from lrp_axioms.numeric.generation.prompts import Prompt, read_prompt, start_of, unpadded
 from lrp_axioms.numeric.generation.result import Generation
 from lrp_axioms.numeric.generation.segments import REST, Place
 from lrp_axioms.numeric.models.batches import SOUND, Batch
@@ -53,10 +53,10 @@ def explain_generation(
     generation_config: another way to write, such as one that samples; its number of tokens holds
 
     Messages become a text by the tokenizer's chat template, which begins an answer, or goes on with
-    the last message if that is the assistant's.  Special tokens at the ends of a prompt, as chat
-    templates write them, are not added again.  The text of an answer is tokenized by itself; pass
-    ids where a token spans the end of the prompt and the start of the answer.  Row i of the
-    relevance is
+    the last message if that is the assistant's.  A chat has only the special tokens that its
+    template writes, and special tokens at the ends of a text are not added again.  The text of an
+    answer is tokenized alone, as a target (``text_target``); pass ids where a token spans the end
+    of the prompt and the start of the answer.  Row i of the relevance is
     ``attribute(model, prompt + answer[:i], method, target=answer[i])``, but all rows share one
     forward pass, and each takes one backward pass by a ``method`` with rules; one more pass finds
     probabilities, and one over the prompt checks that the model does not see later tokens.  Other
@@ -97,7 +97,7 @@ def explain_generation(
         kept = Kept(keep, call_of(model, tokenizer, asked.inputs, how | options))
     write = partial(_answer, model, tokenizer, asked, max_new_tokens, generation_config)
     before, written = kept.answer(write) if kept else write()
-    ends = _end_tokens(generation_config or model.generation_config, tokenizer)
+    ends = _end_tokens(model, generation_config, tokenizer)
     other, shared = parted(written, asked.contrast, ends) if asked.contrast else ([], 0)
     before, written = before + written[:shared], written[shared:]
     at, first = len(before) - 1, len(asked.source) + len(before)
@@ -191,7 +191,7 @@ def _answer(
     """Returns the ids before an answer, in the text that goes on with it, and the answer's."""
     two, before = facts_of(model).two, asked.ids
     if asked.answer is not None:
-        return [_start(model)] if two else before, asked.answer
+        return [start_of(model)] if two else before, asked.answer
     written = _write(model, tokenizer, asked.inputs, count, config)
     end = 1 if two else len(before)
     if not written[end:]:
@@ -199,9 +199,13 @@ def _answer(
     return written[:end], written[end:]
 
 
-def _end_tokens(config: GenerationConfig | None, tokenizer: PreTrainedTokenizerBase) -> set[Any]:
-    """Returns the tokens that end an answer, by the ``config`` of generation and the tokenizer."""
+def _end_tokens(
+    model: PreTrainedModel, config: GenerationConfig | None, tokenizer: PreTrainedTokenizerBase
+) -> set[Any]:
+    """Returns the tokens that end an answer, by the config of generation and the tokenizer."""
     ends = getattr(config, "eos_token_id", None)
+    if ends is None:  # ``generate`` then takes the ends of the model's own config
+        ends = getattr(model.generation_config, "eos_token_id", None)
     return {tokenizer.eos_token_id, *(ends if isinstance(ends, list) else [ends])}
 
 
@@ -253,14 +257,15 @@ def _write(
 ) -> list[int]:
     """Writes greedily, or as ``config`` says; returns the first tokens and the written ones."""
     length = read["input_ids"].shape[1] if "input_ids" in read else 0
+    before = 1 if facts_of(model).two else length
     if config is not None and config.max_new_tokens is not None:
         count = config.max_new_tokens
     elif config is not None and config.max_length is not None:
-        count = config.max_length - length * (not facts_of(model).two)
+        count = config.max_length - before
     if type(count) is not int or count < 1:
         raise ValueError(f"max_new_tokens={count!r}: pass a whole number of tokens, at least 1")
     read = {key: x.to(model.device) for key, x in read.items()}
-    before = 1 if facts_of(model).two else length  # the last token is written and not read
+    # The last token is written and not read.
     count = min(count, facts_of(model).written_at_most + 1 - before)
     if "input_ids" in read:
         read["attention_mask"] = torch.ones_like(read["input_ids"])
@@ -273,15 +278,3 @@ def _write(
     found = by.generate(model, **read, **how)
     written: list[int] = getattr(found, "sequences", found)[0].tolist()
     return written
-
-
-def _start(model: PreTrainedModel) -> int:
-    """Returns the token that a decoder begins with."""
-    for config in (model.generation_config, model.config):
-        for name in ("decoder_start_token_id", "bos_token_id"):
-            if type(found := getattr(config, name, None)) is int:
-                return found
-    raise ValueError(
-        f"the config of this {type(model).__name__} has no decoder_start_token_id, with which an "
-        "answer begins; set model.config.decoder_start_token_id"
-    )

@@ -1,7 +1,7 @@
 """Reads a prompt and its answers: a text, a chat, ids, or a sound."""
 
 import reprlib
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from functools import partial
 from os import PathLike
 from typing import Any, NamedTuple
@@ -55,7 +55,8 @@ def read_prompt(
     text = prompt if chat is None else text_of_chat(tokenizer, chat)
     if segments and (hears or not isinstance(text, str)):
         raise ValueError("segments are parts of a text or a chat; pass one as the prompt")
-    ids = [] if hears else _ids(tokenizer, text, "prompt", special=True)
+    # A template writes the special tokens of a chat.
+    ids = [] if hears else _ids(tokenizer, text, "prompt", ids_once if chat is None else text_ids)
     inputs = _sound(model, prompt) if hears else {"input_ids": torch.tensor([ids])}
     check_ids(model, inputs)
     names: tuple[str, ...] = ()
@@ -63,22 +64,38 @@ def read_prompt(
         names = find_segments(tokenizer, text, ids, segments)
     elif segments is None and chat is not None:
         names = find_messages(tokenizer, partial(text_of_chat, tokenizer), chat, ids)
-    return Prompt(
-        inputs,
-        ids,
-        ids if two else [],
-        two,
-        names,
-        None if answer is None else _ids(tokenizer, answer, "answer", special=two),
-        None if contrast is None else _contrast(tokenizer, contrast, special=two),
+    answer, contrast = (
+        None if x is None else _answer(model, tokenizer, x, name)
+        for name, x in (("answer", answer), ("contrast", contrast))
     )
+    return Prompt(inputs, ids, ids if two else [], two, names, answer, contrast)
 
 
-def _contrast(tokenizer: PreTrainedTokenizerBase, contrast: Any, *, special: bool) -> list[int]:
-    """Returns the ids of a contrast; a text has no end token until the answer has one."""
-    ids = _ids(tokenizer, contrast, "contrast", special=special)
-    added = isinstance(contrast, str) and ids[1:] and ids[-1] == tokenizer.eos_token_id
-    return ids[:-1] if added else ids
+def _answer(
+    model: PreTrainedModel, tokenizer: PreTrainedTokenizerBase, text: Any, name: str
+) -> list[int]:
+    """Returns the ids of an answer or a contrast.
+
+    A text has no start token, and a contrast has no end token until the answer has one.
+    """
+    two, is_text = facts_of(model).two, isinstance(text, str)
+    ids = _ids(tokenizer, text, name, partial(ids_once, written=True) if two else text_ids)
+    if is_text and two and ids[1:] and ids[0] == start_of(model):
+        ids = ids[1:]
+    ends = is_text and name == "contrast" and ids[1:] and ids[-1] == tokenizer.eos_token_id
+    return ids[:-1] if ends else ids
+
+
+def start_of(model: PreTrainedModel) -> int:
+    """Returns the token that a decoder begins with."""
+    for config in (model.generation_config, model.config):
+        for name in ("decoder_start_token_id", "bos_token_id"):
+            if type(found := getattr(config, name, None)) is int:
+                return found
+    raise ValueError(
+        f"the config of this {type(model).__name__} has no decoder_start_token_id, with which an "
+        "answer begins; set model.config.decoder_start_token_id"
+    )
 
 
 def _sound(model: PreTrainedModel, prompt: Any) -> dict[str, Tensor]:
@@ -90,11 +107,12 @@ def _sound(model: PreTrainedModel, prompt: Any) -> dict[str, Tensor]:
     return {SOUND: prompt}
 
 
-def _ids(tokenizer: PreTrainedTokenizerBase, text: Any, name: str, *, special: bool) -> list[int]:
+def _ids(
+    tokenizer: PreTrainedTokenizerBase, text: Any, name: str, read: Callable[..., list[int]]
+) -> list[int]:
     """Returns the ids of a text with at least one token, given as a text or as ids."""
     if isinstance(text, str):
         fault = text_fault(text) if text.strip() else None
-        read = ids_once if special else text_ids
         ids = [] if fault else read(tokenizer, text)
     else:
         fault, ids = None, _list_ids(text)
@@ -132,7 +150,7 @@ def _list_ids(ids: Any) -> list[Any]:
 def unpadded(batch: Mapping[str, Any]) -> list[list[int]]:
     """Returns the ids of every row of a batch, without padding on either side."""
     rows = [torch.as_tensor(x).tolist() for x in batch.get("input_ids", ())]
-    masks = [torch.as_tensor(x).tolist() for x in batch.get("attention_mask", ())]
+    masks = [torch.as_tensor(x).int().tolist() for x in batch.get("attention_mask", ())]
     masks = masks or [[1] * len(row) for row in rows]
     holes = [n for n, mask in enumerate(masks) if "10" in "".join(map(str, mask)).strip("0")]
     if holes:

@@ -11,6 +11,7 @@ from transformers import PreTrainedModel
 from lrp_axioms.numeric.methods.shared import OF_OTHER_CODE, Whole, reuse, whole
 from lrp_axioms.numeric.models import families
 from lrp_axioms.numeric.models.batches import DECODER, Batch, first_map
+from lrp_axioms.numeric.models.facts import facts_of
 from lrp_axioms.numeric.targets.chosen import Rows
 from lrp_axioms.numeric.targets.readout import Readout
 
@@ -212,7 +213,7 @@ def _refusal(model: nn.Module, why: str) -> str:
 
 
 def _pad(model: PreTrainedModel) -> int:
-    pad: int | None = model.config.pad_token_id
+    pad = facts_of(model).padding_id
     if pad is None:
         raise ValueError('baseline="pad": this model has no [PAD] token; pass baseline="zero"')
     return pad

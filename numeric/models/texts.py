@@ -4,6 +4,7 @@ import reprlib
 import threading
 from collections import Counter
 from collections.abc import Callable, Iterable, Mapping, Sequence, Set
+from functools import partial
 from os import PathLike
 from typing import Any
 
@@ -123,12 +124,16 @@ def is_doubled(tokenizer: PreTrainedTokenizerBase, text: Any) -> bool:
     return any(n in added for ids in own for n in (*ids[:1], *ids[-1:]))
 
 
-def ids_once(tokenizer: PreTrainedTokenizerBase, text: str) -> list[int]:
-    """Returns the ids of a text, with each special token at its ends once, as after a template."""
-    ids: list[int] = tokenized(tokenizer, text)["input_ids"]
+def ids_once(tokenizer: PreTrainedTokenizerBase, text: str, *, written: bool = False) -> list[int]:
+    """Returns the ids of a text, with each special token at its ends once, as after a template.
+
+    written: whether it is a target (``text_target``), which some tokenizers divide otherwise
+    """
+    read = partial(tokenized, tokenizer, text, written=written)
+    ids: list[int] = read()["input_ids"]
     if not _has_special(tokenizer, text):
         return ids
-    own: list[int] = tokenized(tokenizer, text, add_special_tokens=False)["input_ids"]
+    own: list[int] = read(add_special_tokens=False)["input_ids"]
     for n in range(len(ids)):
         if ids[n : n + len(own)] == own:
             before, behind = ids[:n], ids[n + len(own) :]
@@ -143,11 +148,17 @@ def _has_special(tokenizer: PreTrainedTokenizerBase, text: str) -> bool:
 
 
 def tokenized(
-    tokenizer: Callable[..., Any], texts: str | Sequence[str | tuple[str, str]], **options: Any
+    tokenizer: Callable[..., Any],
+    texts: str | Sequence[str | tuple[str, str]],
+    *,
+    written: bool = False,
+    **options: Any,
 ) -> Any:
     """Returns ``tokenizer(texts)``; raises ValueError with the text that crashes its library."""
     try:
         with TOKENIZING:
+            if written and getattr(tokenizer, "tgt_lang", "") is not None:  # or it is not known
+                return tokenizer(text_target=texts, **options)
             return tokenizer(texts, **options)
     except BaseException as error:
         if not is_panic(error):

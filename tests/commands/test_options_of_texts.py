@@ -112,8 +112,8 @@ def test_the_message_of_a_chat_is_cut_and_its_template_is_not(told, tmp_path):
     found = told(*call)
     tokens = [x.strip() for x in found["texts"][0]["tokens"]]
     assert len(tokens) == 65
-    assert (tokens[1], tokens[-4:-2]) == ("bert", [";", "anna"])
-    assert found["notes"][-1].endswith("63 of 124 tokens are left of the prompt")
+    assert (tokens[0], tokens[-4:-2]) == ("bert", [";", "anna"])
+    assert found["notes"][-1].endswith("63 of 123 tokens are left of the prompt")
 
 
 def test_a_prompt_that_fits_is_not_cut_however_much_may_be_written(told):

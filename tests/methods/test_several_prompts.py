@@ -46,6 +46,7 @@ def test_each_prompt_has_its_own_contrast_and_segments():
 def test_what_is_no_list_of_prompts_is_refused():
     model, words = model_of("gpt2"), tokenizer()
     holes = {"input_ids": [[4, 5, 6], [4, 5, 6]], "attention_mask": [[0, 1, 1], [1, 0, 1]]}
+    truth = {"input_ids": [[4, 5, 6]], "attention_mask": torch.tensor([[True, False, True]])}
     bad = {
         "prompts='a': pass a list": ("a", {}),
         "prompts=[]: pass a list": ([], {}),
@@ -57,6 +58,7 @@ def test_what_is_no_list_of_prompts_is_refused():
             {"contrasts": [], "segments": {"a": "a"}},
         ),
         "hides tokens in the middle of rows [1]": (holes, {}),
+        "hides tokens in the middle of rows [0]": (truth, {}),
         "prompt='' (str without tokens)": (["a", ""], {}),
     }
     for message, (prompts, options) in bad.items():

@@ -1,0 +1,108 @@
+"""Texts of answers become the tokens that a decoder writes, and ends are the model's."""
+
+import pytest
+import torch
+from tokenizers.processors import TemplateProcessing
+from transformers import GenerationConfig, PreTrainedTokenizerFast, WhisperForConditionalGeneration
+
+from numeric import explain_generation
+from tests.support import writers
+from tests.support.cases import close
+from tests.support.writers import ANSWER, PROMPT, model_of
+
+pytestmark = pytest.mark.usefixtures("float64")
+OTHER = "fed he"
+
+
+def beginning_with(word):
+    """Puts the token ``word`` before a text."""
+    ids = {"<s>": 1, "</s>": 2, "<unk>": 3}
+    return TemplateProcessing(single=f"{word} $A </s>", special_tokens=[*ids.items()])
+
+
+class Translating(PreTrainedTokenizerFast):
+    """Begins a text to read with another token than a text to write, as for languages."""
+
+    def _switch_to_input_mode(self):
+        self.backend_tokenizer.post_processor = beginning_with("</s>")
+
+    def _switch_to_target_mode(self):
+        self.backend_tokenizer.post_processor = beginning_with("<unk>")
+
+
+def translating():
+    names = {"pad_token": "<pad>", "bos_token": "<s>", "eos_token": "</s>"}
+    return Translating(tokenizer_object=writers.tokenizer().backend_tokenizer, **names)
+
+
+def test_an_answer_is_tokenized_as_a_text_to_write():
+    model, words = model_of("marian"), translating()
+    ids = [words(text_target=x)["input_ids"] for x in (ANSWER, OTHER)]
+    assert ids[0][0] == 3 != words(ANSWER)["input_ids"][0]
+    for other in ({}, {"contrast": OTHER}):
+        found = explain_generation(model, words, PROMPT, answer=ANSWER, **other)
+        given = {"contrast": ids[1]} if other else {}
+        want = explain_generation(model, words, PROMPT, answer=ids[0], **given)
+        assert found.tokens == want.tokens
+        close(found.relevance, want.relevance)
+
+
+def test_an_answer_to_a_sound_has_the_start_token_once():
+    model, words = model_of("whisper", WhisperForConditionalGeneration), writers.tokenizer()
+    words.backend_tokenizer.post_processor = beginning_with("<s>")
+    start, *answer = words(ANSWER)["input_ids"]
+    _, *other = words(OTHER)["input_ids"]
+    assert start == model.config.decoder_start_token_id
+    config = model.config
+    sound = torch.randn(1, config.num_mel_bins, 2 * config.max_source_positions)
+    for texts, ids in (
+        ({"answer": ANSWER}, {"answer": answer}),
+        ({"answer": ANSWER, "contrast": OTHER}, {"answer": answer, "contrast": other}),
+    ):
+        found, want = (
+            explain_generation(model, words, sound, method="gradient-x-input", **x)
+            for x in (texts, ids)
+        )
+        assert found.tokens == want.tokens
+        close(found.relevance, want.relevance)
+
+
+def test_the_ends_of_the_model_hold_beside_a_config_that_names_none(tokenizer):
+    model = model_of("llama")
+    model.generation_config.eos_token_id = None
+    ids = tokenizer(PROMPT, return_tensors="pt")["input_ids"]
+    _, end = model.generate(ids, max_new_tokens=2, do_sample=False)[0, ids.shape[1] :].tolist()
+    model.generation_config.eos_token_id = end
+    config = GenerationConfig(max_new_tokens=4, do_sample=False)
+    found, want = (
+        explain_generation(model, tokenizer, PROMPT, contrast="he", **how)
+        for how in ({"generation_config": config}, {"max_new_tokens": 4})
+    )
+    close(found.logit, want.logit)
+
+
+@pytest.mark.parametrize("name", ["t5", "bart", "llama"])
+def test_max_length_counts_tokens_as_generate_does(name, tokenizer):
+    model = model_of(name)
+    model.generation_config.eos_token_id = None
+    ids = tokenizer(PROMPT, return_tensors="pt")["input_ids"]
+    before = ids.shape[1] if name == "llama" else 1
+    config = GenerationConfig(max_length=before + 3, do_sample=False)
+    assert model.generate(ids, generation_config=config).shape[1] == before + 3
+    found = explain_generation(model, tokenizer, PROMPT, generation_config=config)
+    assert len(found.written) == 3
+    config = GenerationConfig(max_length=before, do_sample=False)
+    with pytest.raises(ValueError, match="max_new_tokens=0"):
+        explain_generation(model, tokenizer, PROMPT, generation_config=config)
+
+
+def test_a_chat_has_the_special_tokens_of_its_template_alone():
+    model, words = model_of("llama"), writers.tokenizer()
+    words.backend_tokenizer.post_processor = beginning_with("<s>")
+    words.chat_template = "{{ messages[0]['content'] }}"
+    chat = [{"role": "user", "content": PROMPT}]
+    read = words.apply_chat_template(chat, add_generation_prompt=True, return_dict=False)
+    found = explain_generation(model, words, chat, answer=ANSWER)
+    assert found.first == len(read)
+    want = explain_generation(model, words, read, answer=ANSWER)
+    assert found.tokens == want.tokens
