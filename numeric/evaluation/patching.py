@@ -10,7 +10,7 @@ runs decides which coefficients of the norm are closer (theorem 57).
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import partial
-from typing import Any, TypeAlias
+from typing import Any, NamedTuple, TypeAlias
 
 import numpy as np
 import torch
@@ -48,8 +48,8 @@ class Patched:
     effect: the explained number of the clean run less the number of the patched run
     predicted: by composite, its coefficients times clean less corrupted activations
     keep: bool, where both runs differ and the explained number depends on the place
-    length: of the next norm's input, patched by clean deviation; NaN where no norm follows
-    cosine: between the next norm's inputs, patched and clean, likewise
+    length: of the patched input of the next norm that reads the place, over its clean length
+    cosine: between the patched and the clean input of this norm; both are NaN without a norm
     """
 
     effect: ByPlace
@@ -119,16 +119,15 @@ def patching(
         other = None if corrupted is None else prepare(model, corrupted)
         _check(batch, other)
         readout = Readout.of(model, batch, [target], tokenizer=tokenizer)
-        text = _Text(model, batch, readout, torch.zeros(()))
-        text, x, norms = text.seen(flat)
-        there = {} if other is None else text.seen(flat, other)[1]
-        change = {path: size * (x[path] - there.get(path, 0)) for path in flat}
+        nothing = torch.zeros((), device=batch.device)
+        text, x, norms = _Text(model, batch, readout, nothing).seen(flat)
+        there = text.seen(flat, other)[1] if other else dict.fromkeys(flat, Output(nothing, 0))
+        change = {path: size * (x[path].value - there[path].value) for path in flat}
         slopes = {name: text.coefficients(flat, rules) for name, rules in composites.items()}
         plain = text.coefficients(flat, GRADIENT_X_INPUT)
         keep = {path: change[path].any(dim=1) & plain[path].any(dim=1) for path in flat}
         found = {
-            path: text.patched(path, x[path] - change[path], keep[path], norms.get(path))
-            for path in flat
+            path: text.patched(path, x[path], change[path], keep[path], norms) for path in flat
         }
 
     def by_place(values: Callable[[str], Tensor]) -> ByPlace:
@@ -156,12 +155,23 @@ def _check(batch: Batch, other: Batch | None) -> None:
             f"input_ids of shapes {' and '.join(map(str, shapes))}: pass one clean text, and one "
             "corrupted text of as many tokens"
         )
-    masks = [x.attention_mask for x in (batch, other) if x is not None]
-    if not all(mask.all() for mask in masks):
+    if not all(x.attention_mask.all() for x in (batch, other) if x is not None):
         raise ValueError("the texts have padding, at which nothing can be patched; leave it out")
 
 
-Norm: TypeAlias = tuple[str, Tensor]  # its path, and its input in the clean run
+class Output(NamedTuple):
+    """A module's output in the clean run, (token, channel), and how many norms ran before."""
+
+    value: Tensor
+    norms: int
+
+
+class Norm(NamedTuple):
+    """A call of a norm in the clean run; ``given`` is its input, less the mean if it centres."""
+
+    path: str
+    centres: bool
+    given: Tensor
 
 
 @dataclass(frozen=True, eq=False)
@@ -175,11 +185,9 @@ class _Text:
 
     def seen(
         self, paths: Sequence[str], batch: Batch | None = None
-    ) -> tuple["_Text", dict[str, Tensor], dict[str, Norm]]:
-        """Returns this with its number and predicted labels, module outputs, (token, channel), and
-        by module the norm that is called next."""
-        model, outputs, awaiting = twin(self.model), {}, list[str]()
-        norms: dict[str, Norm] = {}
+    ) -> tuple["_Text", dict[str, Output], list[Norm]]:
+        """Returns this with its number and labels, all module outputs, and all calls of norms."""
+        model, outputs, norms = twin(self.model), dict[str, Output](), list[Norm]()
 
         def look(path: str, _module: nn.Module, _inputs: Any, output: Any) -> None:
             if path in outputs:
@@ -187,13 +195,12 @@ class _Text:
                     f"{path} is called several times, in layers that share it; no call "
                     "of it can be patched alone; pass other paths"
                 )
-            outputs[path] = self._by_token(path, output)[0]
-            awaiting.append(path)
+            outputs[path] = Output(self._by_token(path, output)[0], len(norms))
 
         def meet(path: str, module: nn.Module, inputs: tuple[Tensor, ...]) -> None:
-            given = _centre(module, inputs[0]).reshape(self.batch.ids.shape[1], -1)
-            norms.update(dict.fromkeys(awaiting, (path, given)))
-            awaiting.clear()
+            centres = _centres(module, inputs)
+            given = _centred(inputs[0], centres).reshape(self.batch.ids.shape[1], -1)
+            norms.append(Norm(path, centres, given))
 
         for path, module in model.named_modules():
             if path in paths:
@@ -222,10 +229,11 @@ class _Text:
         return {path: self._by_token(path, c)[0] for path, c in zip(paths, found, strict=True)}
 
     def patched(
-        self, path: str, by: Tensor, keep: Tensor, norm: Norm | None
+        self, path: str, out: Output, change: Tensor, keep: Tensor, norms: Sequence[Norm]
     ) -> tuple[Tensor, Tensor, Tensor]:
         """Returns the drop of the explained number at each kept token, 0 elsewhere, and length and
-        cosine of the next norm's input, NaN elsewhere.  All are (token,)."""
+        cosine of the input of the next norm that reads it, NaN elsewhere.  All are (token,)."""
+        by = out.value - change
         tokens = keep.nonzero()[:, 0]
         copies = torch.arange(len(tokens), device=by.device)
         effect = by.new_zeros(len(by))
@@ -240,13 +248,13 @@ class _Text:
             x = x.reshape(_first(output).shape)
             return x if isinstance(output, Tensor) else (x, *output[1:])
 
-        def meet(module: nn.Module, inputs: tuple[Tensor, ...]) -> None:
-            given = _centre(module, inputs[0]).reshape(len(tokens), len(by), -1)
-            met.append(given[copies, tokens])
+        def meet(_module: nn.Module, inputs: tuple[Tensor, ...]) -> None:
+            x = inputs[0].reshape(len(tokens), len(by), -1, inputs[0].shape[-1])[copies, tokens]
+            met.append(_centred(x, norms[len(met)].centres).flatten(1))
 
         model.get_submodule(path).register_forward_hook(patch)
-        if norm is not None:
-            model.get_submodule(norm[0]).register_forward_pre_hook(meet)
+        for read in {each.path for each in norms}:
+            model.get_submodule(read).register_forward_pre_hook(meet)
         arguments = {
             key: x.expand(len(tokens), *x.shape[1:]) for key, x in self.batch.arguments().items()
         }
@@ -254,10 +262,13 @@ class _Text:
         with torch.no_grad():
             rows = self.readout.run(model, arguments, example)
         effect[tokens] = self.number - chosen.of(rows, example)
-        if norm is not None:
-            before, after = norm[1][tokens], met[-1]
-            length[tokens] = after.norm(dim=1) / before.norm(dim=1)
-            cosine[tokens] = nn.functional.cosine_similarity(after, before)
+        rounding = torch.finfo(by.dtype).eps ** 0.75  # between a text and its copies
+        for norm, after in zip(norms[out.norms :], met[out.norms :], strict=True):
+            before = norm.given[tokens]
+            if (after - before).abs().max() > rounding * before.abs().max():
+                length[tokens] = after.norm(dim=1) / before.norm(dim=1)
+                cosine[tokens] = nn.functional.cosine_similarity(after, before)
+                break
         return effect, length, cosine
 
     def _by_token(self, path: str, output: Any, copies: int = 1) -> Tensor:
@@ -276,6 +287,14 @@ def _first(output: Any) -> Tensor:
     return found
 
 
-def _centre(norm: nn.Module, x: Tensor) -> Tensor:
-    """Returns the part of ``x`` that a norm divides by its size."""
-    return x - x.mean(dim=-1, keepdim=True) if isinstance(norm, nn.LayerNorm) else x
+def _centres(norm: nn.Module, inputs: tuple[Tensor, ...]) -> bool:
+    """Decides whether a norm subtracts the mean: then a shift of its input changes nothing."""
+    x, *others = inputs
+    found: Tensor = norm.forward(x, *others)
+    shifted = norm.forward(x + x.abs().amax(dim=-1, keepdim=True), *others)
+    return bool((shifted - found).abs().max() <= 0.01 * found.abs().max())
+
+
+def _centred(x: Tensor, centres: bool) -> Tensor:  # noqa: FBT001
+    """Returns ``x``, less its mean if a norm ``centres`` it."""
+    return x - x.mean(dim=-1, keepdim=True) if centres else x

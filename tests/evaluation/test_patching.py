@@ -10,7 +10,7 @@ from axioms.composites import ATTNLRP, CP_LRP, GRADIENT_X_INPUT, Composite
 from numeric import attribute
 from numeric.evaluation.patching import MLP, PLACES, RESIDUAL, patching, places
 from numeric.targets import logit
-from tests.census.build import build, inputs
+from tests.census.build import CAUSAL, build, inputs
 from tests.census.measure import conditions
 from tests.support import cases
 from tests.support.traces import assert_same, contains, snapshot
@@ -176,6 +176,54 @@ def test_at_one_norm_the_errors_are_those_of_theorem_57():
             assert found.held_is_closer()[RESIDUAL][-1, -1] == (gap > 0)
             lengths.append(length)
     assert min(lengths) < 1 < max(lengths)
+
+
+def met(model, path, batch):
+    """The input and the output of a module in one run, of the last token."""
+    found = []
+    hook = model.get_submodule(path).register_forward_hook(
+        lambda _m, x, y: found.extend([x[0], first(y)] if x else [None, first(y)])
+    )
+    with torch.no_grad():
+        model(**batch)
+    hook.remove()
+    return [x if x is None else x[0, -1] for x in found]
+
+
+NEXT = {  # family, module that is patched, the next norm that reads its output, whether it centres
+    "parallel": ("gpt_neox", "gpt_neox.layers.0.attention", "layers.1.input_layernorm", True),
+    "of its own class": ("cohere", "model.layers.0.self_attn", "layers.1.input_layernorm", True),
+    "root mean square": ("llama", "model.layers.0.self_attn", "layers.0.post_attention_layernorm",
+                         False),
+}  # fmt: skip
+
+
+@pytest.mark.parametrize("case", NEXT)
+def test_length_and_cosine_are_of_the_next_norm_that_reads_the_place(case):
+    name, path, norm, centres = NEXT[case]
+    with conditions():
+        model = build(name, CAUSAL)
+        clean = {"input_ids": torch.tensor([[12, 13, 14, 15]])}
+        other = {"input_ids": torch.tensor([[12, 13, 24, 15]])}
+        found = patching(model, clean, other, {}, target=logit(7), paths={MLP: [path]})
+        norm = f"{path.partition('.')[0]}.{norm}"
+        _, there = met(model, path, other)
+        before, _ = met(model, norm, clean)
+
+        def patch(_module, _inputs, output):
+            x = first(output).clone()
+            x[0, -1] = there
+            return x if isinstance(output, torch.Tensor) else (x, *output[1:])
+
+        hook = model.get_submodule(path).register_forward_hook(patch)
+        after, _ = met(model, norm, clean)
+        hook.remove()
+    if centres:
+        before, after = before - before.mean(), after - after.mean()
+    assert found.length[MLP][0, -1] == pytest.approx((after.norm() / before.norm()).item())
+    cosine = torch.nn.functional.cosine_similarity(after, before, dim=0).item()
+    assert found.cosine[MLP][0, -1] == pytest.approx(cosine)
+    assert cosine < 1 - 1e-6
 
 
 def test_what_cannot_be_patched_is_refused_by_name():
