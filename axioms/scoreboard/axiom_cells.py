@@ -203,7 +203,8 @@ def is_symmetric(method: Method, at: Values, row: Row) -> Iterator[Claim]:
 
 def knows_no_units(method: Method, at: Values, row: Row) -> Iterator[Claim]:
     for root, name in itertools.product(products(method), NAMES):
-        other = {**at, name: 2 * at[name]}
+        unit = sp.Integer(2) if at[name].is_number else sp.Symbol("u", positive=True)
+        other = {**at, name: unit * at[name]}
         before, after = (parts(method, root, values) for values in (at, other))
         of = f"`{root}` with {name} in another unit"
         yield from ((f"{x} of {of}", after[x], before[x]) for x in before)

@@ -179,13 +179,21 @@ def _differs(one: sp.Expr, other: sp.Expr) -> bool:
 
 def written(matrix: sp.Matrix) -> str:
     """Rows of rational numbers, of others the first digits; one entry stands alone."""
-    entries = [str(e if e.is_Rational else sp.N(e, 4)) for e in matrix]
+    entries = [_digits(e) for e in matrix]
     if len(entries) == 1:
         return entries[0]
     rows = matrix.rows
     width = len(entries) // rows
     lines = [" ".join(entries[k * width : (k + 1) * width]) for k in range(rows)]
     return "[" + "; ".join(lines) + "]"
+
+
+def _digits(number: sp.Expr) -> str:
+    """Returns a rational number, or the first digits of another, which a hidden 0 does not have."""
+    if number.is_Rational:
+        return str(number)
+    named = not number.has(sp.CRootOf)
+    return "0" if named and same_value(number, sp.S.Zero) else str(sp.N(number, 4))
 
 
 def _explanation(found: Explanation) -> str:

@@ -17,8 +17,8 @@ c^k P_k: P_k counts the paths through k attention layers.
 Main statements
   66  the bound behind a LayerNorm, and where heads, stream and LayerNorm attain it
   66  AttnLRP misses sum_k (1 - 2^-k) P_k of CP-LRP, entry by entry between 0 and 1 - 2^-d of it,
-      and keeps (3/4)^d of the total where all tokens have one value, if nothing comes back through
-      the weights of attention
+      for relevance that starts at one token, and keeps (3/4)^d of the total where all tokens have
+      one value, if nothing comes back through the weights of attention
 """
 
 import itertools
@@ -141,24 +141,34 @@ def test_the_half_rule_misses_paths_by_their_length(record_property):
     record_property("method", "one generic layer of 2 tokens, induction; d = 1, 2, 3 expanded")
 
 
-def stochastic(name, n):
-    """Positive weights whose rows add up to 1, from generic numbers."""
-    e = generic(name, n, n)
+def stochastic(name, n, **signs):
+    """Weights whose rows add up to 1, from generic numbers."""
+    e = generic(name, n, n, **signs)
     return sp.Matrix(n, n, lambda i, k: e[i, k] / sum(e[i, :]))
 
 
 @pytest.mark.theorem(
     66,
-    "By d layers h -> h + A h, where nothing comes back through the weights A, as at logits 0, "
-    "AttnLRP gives each token between 2^-d and 1 of CP-LRP's relevance. Where all tokens have one "
-    "value it keeps (3/4)^d of the total, whatever A; 2^-d is attained where every way to a token "
-    "takes all layers, which logits 0 rule out.",
+    "By d layers h -> h + A h, where nothing comes back through the weights A, as at logits 0, and "
+    "relevance starts at one token, AttnLRP gives each token between 2^-d and 1 of CP-LRP's "
+    "relevance. Where all tokens have one value it keeps (3/4)^d of the total, whatever A; 2^-d is "
+    "attained where every way to a token takes all layers, which logits 0 rule out.",
     "proved",
+    given=["p > 0: the weights A before their rows are divided by their sums"],
     scope="2 tokens and d = 1 and 2 layers; any depth by induction",
 )
 def test_the_share_that_is_left_falls_with_depth(record_property):
     half, value = sp.Rational(1, 2), sp.Symbol("x", real=True)
     for d in (1, 2):
+        layers = [stochastic(f"p{k}_", 2, positive=True) for k in range(d)]
+        for c in (1, half):  # c^k of the paths through k layers; no path is negative
+            total = sp.zeros(1, 2)
+            for k in range(d + 1):
+                for chosen in itertools.combinations(layers, k):
+                    product = sp.prod(chosen[::-1], sp.eye(2))[0, :]
+                    assert all(entry.is_nonnegative for entry in product)
+                    total += c**k * product
+            assert identical(paths(layers, c)[0, :], total)
         layers = [stochastic(f"e{k}_", 2) for k in range(d)]
         h, g = [value * sp.ones(2, 1)], {}
         for weights in layers:
@@ -177,5 +187,5 @@ def test_the_share_that_is_left_falls_with_depth(record_property):
     record_property(
         "method",
         "then induction, as rows of A are 1 in total: the total of (I + c A)' g is 1 + c times the "
-        "total of g; a part c^k of a path with k <= d is between 2^-d and 1",
+        "total of g; a part c^k of a path with k <= d is between 2^-d and 1, and a path is >= 0",
     )
