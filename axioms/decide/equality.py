@@ -111,11 +111,11 @@ def at_zero_eps(part: Part) -> Found:
 def _decide(part: Part, at: Values) -> Found:
     (reals, terms, known), pairs = part.translated, part.pairs()
     jumps = {of: term == 0 for of, term in reals.atoms.items() if at and of.has(EPS)}
-    if at and EPS in reals.symbols:
-        reals, terms, known, jumps = _set_to_zero(reals, terms, known, jumps)
-    undefined = [divisor.vanishes for divisor in reals.divisors] + [*jumps.values()]
-    asked = [*known, *map(z3.Not, undefined)]
     try:
+        if at and (EPS in reals.symbols or reals.unknown):
+            reals, terms, known, jumps = _set_to_zero(reals, terms, known, jumps)
+        undefined = [divisor.vanishes for divisor in reals.divisors] + [*jumps.values()]
+        asked = [*known, *map(z3.Not, undefined)]
         found, model = _model([*asked, _apart(terms)], QUICK)
         small = None if found == z3.unsat else _small_model(asked, _apart(terms), reals)
         if small is not None:  # a model without numbers is falsy
@@ -136,7 +136,9 @@ def _set_to_zero(
     reals: Reals, terms: list[tuple[Any, Any]], known: list[Fact], jumps: dict[sp.Basic, Fact]
 ) -> tuple[Reals, list[tuple[Any, Any]], list[Fact], dict[sp.Basic, Fact]]:
     """Terms, facts and jumps at epsilon = 0, without the fact that epsilon is positive."""
-    eps, zero = reals.symbols[EPS], z3.RealVal(0)
+    if without_limit := [x for x in reals.unknown if x.has(EPS)]:
+        raise Undecided(f"the limit of {without_limit[0]} as epsilon goes to 0 is not known")
+    eps, zero = reals.symbols.get(EPS, z3.Real(EPS.name)), z3.RealVal(0)
 
     def put(term: Any) -> Any:
         return z3.substitute(term, (eps, zero))

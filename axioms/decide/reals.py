@@ -67,6 +67,7 @@ class Reals:
     facts: list[Fact] = field(default_factory=list)
     symbols: dict[sp.Symbol, Term] = field(default_factory=dict)
     is_exact: bool = True  # no exponential or other function, and no number unknown to z3
+    unknown: list[sp.Expr] = field(default_factory=list)  # named, but not looked into
     _terms: dict[tuple[sp.Basic, Fact], Term] = field(default_factory=dict)
     _guards: list[Fact] = field(default_factory=list)
 
@@ -168,15 +169,25 @@ class Reals:
 
     def _named_term(self, part: sp.Expr) -> Term:
         base, power = part.as_base_exp()
-        if base == sp.E and part != sp.E:
-            return self._exponential(power)
-        if part.is_Pow and power.is_Rational and power.q == 2:
+        if part.is_Pow and base != sp.E and power.is_Rational and power.q == 2:
             return self._root(base, int(power.p))
         self.is_exact = False
+        self.unknown.append(part)
+        for argument in part.args:
+            if not argument.is_polynomial():  # and may be undefined somewhere
+                self.term(argument)
+        reads = part.args[0] if isinstance(part, sp.log) else base if base != sp.E else None
+        if (
+            reads is not None
+            and (part.is_Pow or isinstance(part, sp.log))
+            and not reads.is_positive
+        ):
+            self._guard(self._atom(reads) <= 0, self._no_number)  # also at 0, a thin set
+        if base == sp.E and part != sp.E:
+            return self._exponential(power)
         return self._fresh(part, positive=part.is_positive)
 
     def _exponential(self, exponent: sp.Expr) -> Term:
-        self.is_exact = False
         terms = []
         for added in sp.Add.make_args(sp.expand(exponent)):
             times, rest = added.as_coeff_Mul()
@@ -188,7 +199,12 @@ class Reals:
 
     def _root(self, base: sp.Expr, power: int) -> Term:
         square, root = self.term(base), self._fresh(sp.sqrt(base), positive=None)
-        self.facts += [root >= 0, root * root == square]
+        facts = z3.And(root >= 0, root * root == square)
+        if not base.is_nonnegative:  # in this case alone, and undefined for a base below 0
+            is_real = self._atom(base) >= 0
+            self._guard(z3.Not(is_real), self._no_number)
+            facts = z3.Implies(z3.And(*self._guards, is_real), facts)
+        self.facts.append(facts)
         return self._power(sp.sqrt(base), power) if power != 1 else root
 
     def _fresh(self, part: sp.Expr, *, positive: bool | None) -> Term:

@@ -114,6 +114,11 @@ EQUALITIES = [
     (Y / (sp.Max(X, 0) + sp.Max(sp.Max(X, 0), 0)), Y / (2 * sp.Max(X, 0)), UNDEFINED),
     (Y / (sp.Abs(X) - X), Y / (sp.Abs(X) - X), UNDEFINED),
     (Y / (sp.Abs(X) + X**2), Y / (sp.Abs(X) + X**2), EQUAL),
+    *[(Y * f, Y * f, UNDEFINED) for f in (sp.sqrt(X), sp.log(X), X ** sp.Rational(-1, 3))],
+    (Y * sp.log(X**2 + 1), Y * sp.log(1 + X**2), EQUAL),
+    (sp.sqrt(X**4 + 2 * X**2 + 1), X**2 + 1, EQUAL),
+    (*(sp.Piecewise((sp.sqrt(X), X > 0), (n * X, True)) for n in (1, 2)), DIFFERENT),
+    (Y * sp.exp(1 / sp.Max(X, 0)), Y * sp.exp(1 / sp.Max(X, 0)), UNDEFINED),
 ]
 
 
@@ -151,6 +156,7 @@ def test_divisors_that_may_be_0_are_told():
     (X * Y / (X + EPS), 2 * Y, DIFFERENT),
     (Y * sp.Max(X, 0) / (sp.Max(X, 0) + EPS), Y, UNDEFINED),
     (Y / EPS, Y, UNDEFINED),
+    (Y + EPS * sp.exp(1 / EPS), Y, OPEN),  # which grows
     (Y * sign(sp.Max(X, 0) - EPS), Y, UNDEFINED),  # -1 where X is negative, and 1 at eps = 0
 ])  # fmt: skip
 def test_at_eps_0_sides_have_their_limit_but_where_that_is_0_over_0(one, other, status):
