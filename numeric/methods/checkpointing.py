@@ -5,7 +5,7 @@ the same rules, one layer at a time.  Memory for activations is needed for one l
 price of a second forward pass.
 """
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from functools import partial
 from typing import Any, NamedTuple
 
@@ -24,8 +24,8 @@ from lrp_axioms.numeric.models.places import numbered_layers
 class Checkpointed(Propagation):
     """Applies ``composite`` to a twin of ``model`` whose numbered layers run again.
 
-    Raises ValueError for a model without numbered layers, and for layers whose results differ
-    when they run again.
+    Raises ValueError for a model without numbered layers, for layers whose results differ when they
+    run again, and for a layer that reads what an earlier one has left beside its output.
     """
 
     def __init__(self, model: PreTrainedModel, composite: Composite, *, eps: float = 0.0) -> None:
@@ -87,6 +87,14 @@ class _Layer:
         ]
         return [x for x in settled if carries(x)]
 
+    def check_alone(self, xs: Sequence[Tensor], outs: Sequence[Tensor]) -> None:
+        """Raises ValueError where ``outs`` depend on an activation that is not in ``xs``."""
+        if not {id(x) for x in _leaves(outs)} <= {id(x) for x in xs}:  # weights have no gradients
+            raise ValueError(
+                f"{self.path} reads activations of an earlier layer beside its inputs, such as "
+                "keys and values that layers share; leave out checkpoint=True"
+            )
+
     def back(
         self, xs: Sequence[Tensor], outs: Sequence[Tensor], cs: Sequence[Tensor | None]
     ) -> Sequence[Tensor | None]:
@@ -107,6 +115,18 @@ class _Layer:
         return torch.autograd.grad(ends, xs, given, allow_unused=True)
 
 
+def _leaves(outs: Sequence[Tensor]) -> Iterator[Tensor]:
+    """Yields the tensors at which the graph of ``outs`` begins."""
+    seen, waiting = set[Any](), [x.grad_fn for x in outs]
+    while waiting:
+        node = waiting.pop()
+        if node is not None and node not in seen:
+            seen.add(node)
+            waiting += [before for before, _ in node.next_functions]
+            if (variable := getattr(node, "variable", None)) is not None:
+                yield variable
+
+
 def _drop_chain(what: object) -> object:
     """Returns the mark of a layer's result, without chains, because their roots are freed."""
     return None if type(what) is Chain else what
@@ -118,7 +138,9 @@ class _Again(torch.autograd.Function):
     @staticmethod
     def forward(ctx: Any, layer: _Layer, *xs: Tensor) -> tuple[Tensor, ...]:
         with torch.enable_grad():  # rules act on tensors with gradients; the graph is freed
-            found = layer.outs(layer.whole, [x.detach().requires_grad_() for x in xs])
+            own = [x.detach().requires_grad_() for x in xs]
+            found = layer.outs(layer.whole, own)
+        layer.check_alone(own, found)
         outs = tuple(x.detach() for x in found)
         ctx.layer, ctx.count = layer, len(xs)
         ctx.save_for_backward(*xs, *outs)

@@ -4,13 +4,20 @@ import gc
 
 import pytest
 import torch
-from transformers import BertConfig, BertForSequenceClassification
+from transformers import (
+    CONFIG_MAPPING,
+    AutoModelForCausalLM,
+    BertConfig,
+    BertForSequenceClassification,
+)
 
 from axioms.composites import bypass_softmax
 from benchmarks.research.speed.usage import peak_memory
 from numeric import attribute, compiled
 from numeric.attribution import attribute_each
 from numeric.targets import logit
+from tests.census.measure import conditions
+from tests.census.sizes import tiny
 from tests.support import cases
 from tests.support.cases import close
 
@@ -91,3 +98,24 @@ def test_a_layer_that_keeps_what_it_has_seen_is_an_error():
     layer.forward = remembers.__get__(layer)
     with pytest.raises(ValueError, match=r"layer\.0 does not give the same when it runs again"):
         attribute(model, inputs, checkpoint=True)
+
+
+def sharing(name):
+    """A model whose last two layers read keys and values of the first two."""
+    kinds = ["sliding_attention", "full_attention"] * 2
+    fields = {x: y for x, y in tiny(name).to_dict().items() if x != "per_layer_config"}
+    fields |= {"num_hidden_layers": 4, "layer_types": kinds, "num_kv_shared_layers": 2}
+    if name == "gemma3n_text":
+        fields |= {"activation_sparsity_pattern": [0.0] * 4, "intermediate_size": [48] * 4}
+    torch.manual_seed(0)
+    config = CONFIG_MAPPING[name](**fields)
+    return AutoModelForCausalLM.from_config(config).double().eval()
+
+
+@pytest.mark.parametrize("name", ["gemma3n_text", "gemma4_text"])
+def test_layers_that_share_keys_and_values_are_refused(name):
+    with conditions():
+        model, inputs = sharing(name), {"input_ids": torch.arange(12, 17)[None]}
+        assert attribute(model, inputs).relevance.any()
+        with pytest.raises(ValueError, match=r"layers\.2 reads activations of an earlier layer"):
+            attribute(model, inputs, checkpoint=True)
