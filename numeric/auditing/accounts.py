@@ -16,7 +16,7 @@ from lrp_axioms.axioms.composites import Composite, Operation
 from lrp_axioms.axioms.graph import LEAVES, MOVE, Node, topological
 from lrp_axioms.numeric.auditing import ledger as ledgers
 from lrp_axioms.numeric.auditing.capture import Capture
-from lrp_axioms.numeric.auditing.draft import WORD
+from lrp_axioms.numeric.auditing.draft import WORD, Depth
 from lrp_axioms.numeric.auditing.holding import hold
 from lrp_axioms.numeric.auditing.meanings import LOGARITHM, OF_LEAVES
 from lrp_axioms.numeric.models.places import check_overrides
@@ -73,8 +73,12 @@ class Audit:
         found[ledgers.NUMERICAL] = sum(line.numerical for line in self.ledger.lines)
         return dict(sorted(found.items(), key=lambda item: -abs(item[1])))
 
-    def by_layer(self) -> dict[int | None, dict[str, float]]:
-        """Sums absorbed relevance by layer (from 0; None outside of layers) and cause."""
+    def by_layer(self) -> dict[Depth, dict[str, float]]:
+        """Sums absorbed relevance by layer and cause.
+
+        Layers are numbers from 0, or such as "decoder.block 0" where a model has several stacks of
+        layers; None is outside of layers.
+        """
         return ledgers.totals(self.ledger.lines, lambda line: line.node.attributes["depth"])
 
     def by_kind(self) -> dict[str, dict[str, float]]:

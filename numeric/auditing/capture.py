@@ -10,7 +10,7 @@ from torch import Tensor
 from transformers import PreTrainedModel
 
 from lrp_axioms.axioms.graph import LEAVES, Node, topological
-from lrp_axioms.numeric.auditing.draft import TYPE, Draft
+from lrp_axioms.numeric.auditing.draft import TYPE, Depth, Draft
 from lrp_axioms.numeric.auditing.recorder import Recorder
 from lrp_axioms.numeric.engine import packed
 from lrp_axioms.numeric.engine.blocks import outside
@@ -37,7 +37,7 @@ class Capture:
     rows: Rows
     values: Mapping[Node, Tensor]
     entries: tuple[tuple[Entry, Node], ...]
-    signatures: Mapping[int | None, str]
+    signatures: Mapping[Depth, str]
 
     @property
     def order(self) -> list[Node]:
@@ -90,8 +90,8 @@ def finish(draft: Draft, root: Node, rows: Rows, entries: Sequence[tuple[Entry, 
     )
 
 
-def _signatures(trace: Iterable[tuple[Any, ...]]) -> dict[int | None, str]:
-    layers: dict[int | None, list[list[Any]]] = {}
+def _signatures(trace: Iterable[tuple[Any, ...]]) -> dict[Depth, str]:
+    layers: dict[Depth, list[list[Any]]] = {}
     for layer, *rest in trace:
         layers.setdefault(layer, []).append(rest)
     digest: Callable[[list[Any]], str] = lambda rows: hashlib.sha256(

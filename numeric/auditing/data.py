@@ -11,8 +11,9 @@ from lrp_axioms.axioms.audit import Structure, Verdict
 from lrp_axioms.axioms.graph import Node
 from lrp_axioms.numeric.auditing import ledger as ledgers
 from lrp_axioms.numeric.auditing.accounts import Audit, cause_of
+from lrp_axioms.numeric.auditing.draft import Depth
 
-SCHEMA = 1
+SCHEMA = 2
 PACKAGES = ("lrp-axioms", "torch", "transformers", "numpy", "sympy")
 
 
@@ -145,9 +146,9 @@ def _stages(audit: Audit, numbers: Mapping[Node, int]) -> Iterator[dict[str, Any
         arrived = passed
 
 
-def _stage_name(layer: int | None, place: int, count: int) -> str:
+def _stage_name(layer: Depth, place: int, count: int) -> str:
     if layer is not None:
-        return f"layer {layer}"
+        return f"layer {layer}" if isinstance(layer, int) else layer
     return {0: "head", count - 1: "embeddings"}.get(place, "between layers")
 
 

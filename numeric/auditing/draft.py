@@ -1,9 +1,10 @@
 """The graph of a forward pass while it is recorded, and the tensors that its nodes computed."""
 
+import re
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass, field
 from types import FrameType
-from typing import Any
+from typing import Any, TypeAlias
 
 import torch
 from torch import Tensor
@@ -20,6 +21,11 @@ NODE = "_lrp_axioms_node"  # the attribute of a tensor that says which operation
 ORIGIN = "_lrp_axioms_origin"  # the attribute of a tensor that says where it was computed
 WORD, POSITION, TYPE, FIXED = "word", "position", "token type", "fixed"
 """Roles of leaves: relevance of a leaf that is no word is a part of the residual."""
+
+
+NUMBER = re.compile(r"\.\d+(?=\.|$)")
+Depth: TypeAlias = int | str | None
+"""A layer that runs: its number, with the name of its stack if there are several; or no layer."""
 
 
 @dataclass(eq=False)
@@ -67,9 +73,11 @@ class Draft:
         self.names = {x.data_ptr(): name for name, x in named}
         self.values: dict[Node, Tensor] = {}
         self.trace: list[tuple[Any, ...]] = []
-        self.made: dict[Node, tuple[int | None, int]] = {}  # layer, number
+        self.made: dict[Node, tuple[Depth, int]] = {}  # layer, number
         self.running: list[Running] = []
-        self.calls: dict[str, list[FrameType | None]] = {}  # of every layer, in the order of time
+        self.calls: dict[str, list[tuple[str, FrameType | None]]] = {}  # of every stack of layers
+        paths = (path for path, _ in self.model.named_modules(remove_duplicate=False))
+        self.stacks = {_stack(path[: x.end()]) for path in paths if (x := LAYER.search(path))}
 
     def node_of(self, x: Tensor) -> Node:
         """Returns the node that computed ``x``, even if ``x`` was written to since."""
@@ -98,7 +106,7 @@ class Draft:
         op: str,
         args: Iterable[Node],
         shape: Sequence[int],
-        where: tuple[Origin, int | None] | None = None,
+        where: tuple[Origin, Depth] | None = None,
         **attributes: Any,
     ) -> Node:
         """Makes an operation at the place that is running, or at ``where``."""
@@ -139,18 +147,30 @@ class Draft:
     def parameter(self, x: Tensor | float) -> Node:
         return self.leaf(x, WORD, op=PARAMETER)
 
-    def origin(self) -> tuple[Origin, int | None]:
-        """Returns the present place and depth: its layer, or the next if that is called again."""
+    def origin(self) -> tuple[Origin, Depth]:
+        """Returns the present place and depth: its layer, or the next if that is called again.
+
+        The layers of a group are numbered as they run.  A depth names its stack of layers, such as
+        a decoder, where a model has several.
+        """
         (path, *_), _ = self.places.module()
         origin = Origin(module=path, line=self.places.line())
         found = LAYER.search(path)
         if not found:
             return origin, None
         layer = path[: found.end()]
-        calls = self.calls.setdefault(layer, [])
-        if (frame := self.places.call_of(self.model.get_submodule(layer))) not in calls:
-            calls.append(frame)
-        return origin, int(found[1]) + calls.index(frame)
+        stack, grouped = _stack(layer), len(NUMBER.findall(layer)) > 1
+        calls = self.calls.setdefault(stack, [])
+        if (call := (layer, self.places.call_of(self.model.get_submodule(layer)))) not in calls:
+            calls.append(call)
+        alike = calls if grouped else [x for x in calls if x[0] == layer]
+        depth = alike.index(call) + (0 if grouped else int(found[1]))
+        return origin, depth if len(self.stacks) == 1 else f"{stack} {depth}"
+
+
+def _stack(layer: str) -> str:
+    """Names the layers that are numbered together."""
+    return NUMBER.sub("", layer)
 
 
 def is_part(x: Tensor, base: Tensor) -> bool:
