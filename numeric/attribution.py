@@ -23,7 +23,7 @@ from lrp_axioms.numeric.models.checks import (
     open_object,
     own_failures,
 )
-from lrp_axioms.numeric.models.facts import Modules
+from lrp_axioms.numeric.models.facts import Modules, reads_end
 from lrp_axioms.numeric.models.inputs import prepare
 from lrp_axioms.numeric.models.texts import (
     check_order,
@@ -155,7 +155,8 @@ def inputs_of(model: Any, tokenizer: Any, texts: str | Sequence[str | tuple[str,
     texts = checked_texts(texts)
     check_special(tokenizer, texts)
     pads = tokenizer.pad_token is not None
-    inputs = tokenized(tokenizer, texts, padding=pads, padding_side="right")
+    side = "left" if reads_end(model) else "right"
+    inputs = tokenized(tokenizer, texts, padding=pads, padding_side=side)
     if len({len(ids) for ids in inputs["input_ids"]}) > 1:
         raise ValueError(
             f"{len(texts)} texts of different lengths need padding, and the tokenizer has no "

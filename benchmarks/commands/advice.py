@@ -34,7 +34,7 @@ INSTEAD = {
     "call lrp_axioms.audit() to see where it goes, or pass another method": (
         "`audit` shows where it goes; or pass another --method"
     ),
-    "another number is explained by attribute(model, inputs, of=NAMES, read=FUNCTION)": (
+    "for another number, call attribute(model, inputs, of=NAMES, read=FUNCTION)": (
         "in Python, `lrp_axioms.attribute` explains any other number"
     ),
 }

@@ -29,6 +29,7 @@ class ModelFacts:
     reads: the token whose row the head reads, FIRST or LAST; None if no record says it
     is_causal: whether the logits of every token predict the next token, given a text alone
     padding_position: the position of padding, which tokens are counted on from; None: from 0
+    reads_end: whether a classifier reads the last column, even if it is padding
     counts_columns: whether a table of positions is read by the number of the column
     text: the part of the configuration about texts
     two: whether an encoder reads one text and a decoder writes another
@@ -46,6 +47,7 @@ class ModelFacts:
     reads: str | None
     is_causal: bool
     padding_position: int | None
+    reads_end: bool
     counts_columns: bool
     text: PreTrainedConfig
     two: bool
@@ -76,16 +78,18 @@ def facts_of(model: nn.Module, modules: Sequence[nn.Module] = ()) -> ModelFacts:
     text = config.get_text_config()
     modules = modules or [module for _, module in modules_of(model)]
     two = bool(getattr(config, "is_encoder_decoder", False))
-    rotary = bool(getattr(text, "rope_parameters", None))
+    kind = _position_kind(text)
+    rotary = bool(getattr(text, "rope_parameters", None)) or kind == "rotary"
     made_for = _first(text, POSITIONS)
     padding = _padding_position(modules)
-    limited = made_for < NO_END and not rotary
-    is_causal = families.is_causal(type(model).__name__, two=two)
+    limited = made_for < NO_END and not rotary and kind is not None
+    is_causal = families.is_causal(type(model), two=two)
     return ModelFacts(
         head=heads.NEXT if is_causal else heads.kind(type(model)),
         reads=families.reads(type(model)),
         is_causal=is_causal,
         padding_position=padding,
+        reads_end=reads_end(model),
         counts_columns=not rotary and _counts_columns(modules),
         text=text,
         two=two,
@@ -124,6 +128,18 @@ def config_problems(model: nn.Module) -> Iterator[str]:
             f"the text part of the {type(config).__name__} is {text!r} ({type(text).__name__}); "
             "set it to a configuration, or remove it from config.json"
         )
+
+
+def _position_kind(text: Any) -> str | None:
+    """Names the kind of positions; None where distances alone are read, as in DeBERTa-v3."""
+    biased = getattr(text, "position_biased_input", True)
+    return getattr(text, "position_embedding_type", "absolute") if biased else None
+
+
+def reads_end(model: object) -> bool:
+    """Decides whether a classifier reads the last column, even if it is padding, as XLNet does."""
+    summary = model._modules.get("sequence_summary") if isinstance(model, nn.Module) else None
+    return getattr(summary, "summary_type", None) == "last"
 
 
 def _first(config: PreTrainedConfig, names: tuple[str, ...]) -> int:

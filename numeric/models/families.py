@@ -75,8 +75,10 @@ JOINS = dict(family.join for family in FAMILIES.values() if family.join)
 CAUSAL = {*modeling_auto.MODEL_FOR_CAUSAL_LM_MAPPING_NAMES.values()}
 """Names of classes of language models whose tokens each predict the next one."""
 
+CLASSIFIES = ("ForSequenceClassification", "ForTokenClassification", "ForQuestionAnswering")
 IMAGE_TEXT = {*modeling_auto.MODEL_FOR_IMAGE_TEXT_TO_TEXT_MAPPING_NAMES.values()}
 """Names of classes of models that read images and texts and write texts."""
+WRITES = CAUSAL | IMAGE_TEXT
 
 
 def name(cls: type) -> str:
@@ -96,6 +98,11 @@ def reads(cls: type) -> str | None:
     return family.reads if family else None
 
 
-def is_causal(class_name: str, *, two: bool) -> bool:
-    """Decides whether logits predict the next token; ``two``: a decoder may write another text."""
-    return class_name in CAUSAL or (class_name in IMAGE_TEXT and not two)
+def is_causal(cls: type, *, two: bool) -> bool:
+    """Decides whether logits predict the next token, by a class or the first base with a head.
+
+    two: whether a decoder may write another text
+    """
+    names = (base.__name__ for base in cls.__mro__)
+    known = next((x for x in names if x in WRITES or x.endswith(CLASSIFIES)), "")
+    return known in CAUSAL or (known in IMAGE_TEXT and not two)

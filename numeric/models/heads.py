@@ -25,6 +25,12 @@ ENDS = {"start": 0, "end": 1}
 """Rows of a head that finds an answer: one for its first token, and one for its last."""
 
 
+INSTEAD = (
+    "attribute() explains classifiers of texts, tokens and images, question answering and language "
+    "models; for another number, call attribute(model, inputs, of=NAMES, read=FUNCTION)"
+)
+
+
 class NoLogits(ValueError):
     """A model gives nothing that can be explained."""
 
@@ -85,6 +91,9 @@ def read(model: nn.Module, output: ModelOutput, *, of: str) -> Tensor:
     """
     if of == ANSWER:
         return torch.stack([_of(model, output, f"{end}_logits", 2) for end in ENDS], dim=1)
+    trains = any(base.__name__.endswith("ForPreTraining") for base in type(model).__mro__)
+    if of == CLASSES and trains and "logits" in output:
+        raise NoLogits(f"{type(model).__name__} gives a logit to every token; {INSTEAD}")
     return _of(model, output, "logits", 2 if of == CLASSES else 3)
 
 
@@ -93,8 +102,4 @@ def _of(model: nn.Module, output: ModelOutput, name: str, axes: int) -> Tensor:
     if isinstance(found, Tensor) and found.ndim == axes:
         return found
     gives = f"{name} of shape {tuple(found.shape)}" if isinstance(found, Tensor) else "no " + name
-    raise NoLogits(
-        f"{type(model).__name__} gives {', '.join(output)}, and {gives}; what can be explained are "
-        "classifiers of texts, tokens and images, question answering, and language models; another "
-        "number is explained by attribute(model, inputs, of=NAMES, read=FUNCTION)"
-    )
+    raise NoLogits(f"{type(model).__name__} gives {', '.join(output)}, and {gives}; {INSTEAD}")

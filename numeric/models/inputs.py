@@ -43,15 +43,21 @@ def prepare(
     if problems:
         raise ValueError("\n".join(problems))
     if batch.input_ids is not None:
-        _warn_of_shifts(model, batch)
+        _warn_of_padding(model, batch)
     return batch
 
 
-def _warn_of_shifts(model: PreTrainedModel, batch: Batch) -> None:
-    """Warns of padding on the left that moves a text to other places.
+def _warn_of_padding(model: PreTrainedModel, batch: Batch) -> None:
+    """Warns where padding moves a text to other positions, or where the head reads padding.
 
     The model's own logits are explained, which then differ from the logits of the text alone.
     """
+    behind = (batch.attention_mask[:, -1] != 1).nonzero()[:, 0].tolist()
+    if behind and batch.facts.reads_end:
+        warn_caller(
+            f"{type(model).__name__} reads the last column, which attention_mask hides in examples "
+            f"{behind}; pad on the left, or pass one text at a time"
+        )
     moved = (batch.attention_mask[:, 0] != 1).nonzero()[:, 0].tolist()
     if moved and batch.facts.counts_columns:
         warn_caller(
@@ -126,8 +132,8 @@ def _value_problems(model: PreTrainedModel, batch: Batch) -> Iterator[str]:
     yield from batches.placeholder_problems(model, batch.ids, pixels=pixels)
     if batch.token_type_ids is not None and facts.token_types is None:
         yield f"{type(model).__name__} has no token types; leave token_type_ids out of the inputs"
-    elif batch.token_type_ids is not None:
-        yield from _range_problems("token type", batch.token_type_ids, facts.token_types or 0)
+    elif batch.token_type_ids is not None and facts.token_types:  # DeBERTa with 0 ignores them
+        yield from _range_problems("token type", batch.token_type_ids, facts.token_types)
     odd = batch.attention_mask[(batch.attention_mask != 0) & (batch.attention_mask != 1)]
     if len(odd):
         yield f"attention_mask has the value {odd[0].item()}; it must be 0 or 1"

@@ -106,13 +106,22 @@ def layer_of(path: str) -> int | None:
 def check_overrides(composite: Composite, operations: Iterable[Operation]) -> None:
     """Raises ValueError for layers and modules of ``composite`` without an operation.
 
-    And for a module all of whose rules are for kinds that it does not have.
+    And for a module without an operation of any kind in its table, and for a layer if no layer has
+    one: a layer of another sort than its neighbours may lack them.
     """
-    layers = {op.layer for op in operations if op.layer is not None}
+    layers: dict[int, set[str]] = {}
     found: dict[str, set[str]] = {}
     for op in operations:
         found.setdefault(op.module, set()).add(op.kind)
+        if op.layer is not None:
+            layers.setdefault(op.layer, set()).add(op.kind)
     unknown = [f"layer {layer}" for layer in composite.layers if layer not in layers]
+    everywhere = set[str]().union(*layers.values())
+    unknown += [
+        f"{' and '.join(table)} in layer {n}"
+        for n, table in composite.layers.items()
+        if table and n in layers and everywhere.isdisjoint(table)
+    ]
     unknown += [f"module {path!r}" for path in composite.modules if path not in found]
     unknown += [
         f"{' and '.join(table)} of module {path!r}"

@@ -210,6 +210,8 @@ def test_tokens_of_a_word_and_of_a_sentence_belong_together():
     assert units(["a", "b", "c"], "word", cuts=[2]) == [0, 0, 1]
     assert units(["是", "。", "好", "。"], "sentence") == [0, 0, 1, 1]
     assert units(["", "é", "a", ""], "word") == [0, 0, 0, 0]
+    assert units(["happy", "", " 😀", "!"], "word") == [0, 1, 1, 2]
+    assert units(["So.", "", "", " 好 film"], "sentence") == [0, 1, 1, 1]
 
 
 def test_a_character_of_several_tokens_stands_at_its_last():
