@@ -1,5 +1,6 @@
 """A language with known causes, a model that knows it, and a table of who finds them."""
 
+import itertools
 import math
 import random
 
@@ -202,6 +203,7 @@ def test_a_row_of_the_table_is_the_mean_of_its_prompts():
         "task": ["recall", "sums", "recall", "recall", "sums"],
         "distance": ["near", "near", "far", "near", "far"],
         "chance": [0.1, 0.2, 0.3, 0.5, 0.6],
+        "rank chance": [0.7, 0.2, 0.3, 0.9, 0.6],
     }
     for method in measure.METHODS:
         values = {f"{method} {key}": rng.integers(0, 2, 5) for key in measure.MEASURES}
@@ -216,6 +218,7 @@ def test_a_row_of_the_table_is_the_mean_of_its_prompts():
     assert rows["pointing", "recall", "near"]["chance"] == pytest.approx(0.3)
     assert rows["mass", "recall", "all"]["loo"] == pytest.approx(0.3)
     assert rows["mass", "all", "near"]["loo"] == pytest.approx(0.5)
+    assert rows["rank", "recall", "near"]["chance"] == pytest.approx(0.8)
     everything = rows["pointing", "all", "all"]
     assert (everything["loo"], everything["prompts"]) == (0.4, 10)
     z2, p, n = 1.959964**2, 0.4, 10  # Wilson's interval of 4 of 10, written out
@@ -223,6 +226,14 @@ def test_a_row_of_the_table_is_the_mean_of_its_prompts():
     assert everything["loo low"] == pytest.approx((middle - half) / (1 + z2 / n), abs=1e-6)
     assert everything["loo high"] == pytest.approx((middle + half) / (1 + z2 / n), abs=1e-6)
     assert 0.2 <= rows["mass", "recall", "all"]["loo low"] < 0.3
+
+
+@pytest.mark.parametrize(("causes", "tokens"), [(1, 4), (2, 3), (2, 5), (3, 3)])
+def test_the_rank_by_chance_is_the_mean_over_all_orders(causes, tokens):
+    orders = list(itertools.permutations(range(tokens)))
+    first = [min(order.index(x) for x in range(causes)) for order in orders]
+    mean = np.mean([1 / (1 + n) for n in first])
+    assert measure.random_rank(causes, tokens) == pytest.approx(mean)
 
 
 def test_the_model_follows_another_word_in_the_place_of_a_carrier(found):

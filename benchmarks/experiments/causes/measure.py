@@ -5,6 +5,7 @@ text, before the question, is ranked by size: the question is a cause of every a
 it is no achievement.
 """
 
+import math
 import random
 from collections.abc import Iterator, Sequence
 from functools import cache, partial
@@ -119,6 +120,8 @@ def cell(count: int, model: str, which: tuple[str, str]) -> dict[str, list]:
         "carriers": [sorted(prompt.carriers) for prompt in prompts],
         "words": [prompt.question for prompt in prompts],
         "chance": [len(prompt.causes) / (1 + prompt.question) for prompt in prompts],
+        "carrier chance": [len(prompt.carriers) / (1 + prompt.question) for prompt in prompts],
+        "rank chance": [random_rank(len(prompt.causes), 1 + prompt.question) for prompt in prompts],
         **confirmation(loaded, prompts),
     }
     for method in METHODS:
@@ -165,6 +168,13 @@ def score(relevance: np.ndarray, prompt: Example) -> dict[str, float]:
     }
 
 
+def random_rank(causes: int, tokens: int) -> float:
+    """Returns the mean reciprocal rank of the first cause among ``tokens`` in random order."""
+    orders = math.comb(tokens, causes)
+    first = range(1, tokens - causes + 2)
+    return sum(math.comb(tokens - n, causes - 1) / n for n in first) / orders
+
+
 def confirmation(found: models.Classifier, prompts: Sequence[Example]) -> dict[str, list]:
     """Whether the model answers right, and whether its answer hangs on the carrier.
 
@@ -204,7 +214,7 @@ def _encode(found, words):
 
 
 def table(columns: dict[str, list]) -> Iterator[dict]:
-    """Yields a row per measure, task and distance, with values, intervals, and chance."""
+    """Yields a row per measure, task and distance: means, intervals, and a random map's mean."""
     tasks, distances = (np.array(columns[key]) for key in ("task", "distance"))
     groups = [(*dict.fromkeys(columns[key]), ALL) for key in ("task", "distance")]
     for measure, task, distance in product(MEASURES, *groups):
@@ -212,7 +222,8 @@ def table(columns: dict[str, list]) -> Iterator[dict]:
         kept &= (distances == distance) | (distance == ALL)
         row = {"measure": measure, "task": task, "distance": distance}
         row["prompts"] = int(kept.sum())
-        row["chance"] = float(np.array(columns["chance"])[kept].mean())
+        chance = columns.get(f"{measure} chance", columns["chance"])
+        row["chance"] = float(np.array(chance)[kept].mean())
         for method in METHODS:
             values = np.array(columns[f"{method} {measure}"])[kept]
             interval = share if measure in SHARES else partial(bootstrap_mean, seed=0)
