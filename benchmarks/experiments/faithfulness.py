@@ -155,7 +155,7 @@ def judge(
 
 
 def _by_target(maps, shard):
-    """Divides a shard into texts with a class of their own, and texts of the predicted class."""
+    """Divides a shard into texts with a class in the file, and texts of the predicted class."""
     predicted = [n for n in shard if maps.targets[n] is None]
     given = [n for n in shard if maps.targets[n] is not None]
     return [part for part in (given, predicted) if part]
@@ -163,13 +163,13 @@ def _by_target(maps, shard):
 
 def _result(found, maps, settings, name):
     measures = list(next(iter(found.values())))
-    best = {key: max(found, key=lambda method: _good(found[method], key)) for key in measures}
+    best = {key: found[_ranked(found, key)[0]][key] for key in measures}
     rows = []
     for method, values in found.items():
-        behind = {f"{key} behind": found[best[key]][key] - values[key] for key in measures}
+        behind = {f"{key} behind": best[key] - values[key] for key in measures}
         rows.append({"method": method, **means(values), **means(behind)})
-    by = FIRST if FIRST in measures else measures[0]
-    rows.sort(key=lambda row: row[by], reverse=by not in LOWER)
+    order = _ranked(found, FIRST if FIRST in measures else measures[0])
+    rows.sort(key=lambda row: order.index(row["method"]))
     examples = joined(
         {"method": [method] * len(maps.texts), "text": maps.texts}
         | {key: values[key].tolist() for key in measures}
@@ -204,9 +204,20 @@ def _undefined(found):
             )
 
 
-def _good(values, key):
-    mean = np.nanmean(values[key]) if np.isfinite(values[key]).any() else -np.inf
-    return -mean if key in LOWER else mean
+def _ranked(found, key):
+    """Sorts maps by their means over the texts where all are defined; undefined maps are last."""
+    values = {method: each[key] for method, each in found.items()}
+    known = {method: x for method, x in values.items() if not np.isnan(x).all()}
+    common = _common(known.values())
+    sign = 1 if key in LOWER else -1
+    mean = lambda method: sign * np.nanmean(known[method][common])
+    return [*sorted(known, key=mean), *(m for m in values if m not in known)]
+
+
+def _common(values):
+    """Returns True at the texts where all values are defined, or everywhere if there are none."""
+    defined = ~np.isnan([*values]).any(axis=0)
+    return defined | ~defined.any()
 
 
 def _notes(found, measures):
@@ -216,12 +227,14 @@ def _notes(found, measures):
     yield from too_few(len(next(iter(found.values()))[measures[0]]))
     equal: dict[str, list[str]] = {}
     for key in (key for key in measures if f"{key} gain" not in measures):
-        first, second = sorted(found, key=lambda method: -_good(found[method], key))[:2]
+        first, second = _ranked(found, key)[:2]
         if np.array_equal(found[first][key], found[second][key], equal_nan=True):
             equal.setdefault(f"{first} and {second}", []).append(key)
             continue
         sign = -1 if key in LOWER else 1
-        gap = bootstrap_mean(sign * (found[first][key] - found[second][key]), seed=SEED)
+        defined = [x[key] for x in found.values() if not np.isnan(x[key]).all()]
+        gaps = (found[first][key] - found[second][key])[_common(defined)]
+        gap = bootstrap_mean(sign * gaps, seed=SEED)
         if np.isnan(gap.mean):
             continue
         separated = "" if gap.low > 0 else ", which these texts do not separate from it"

@@ -12,7 +12,7 @@ from lrp_axioms.benchmarks.experiments.maps import (
     statistics,
 )
 from lrp_axioms.benchmarks.experiments.record import DASH, Experiment, number, value
-from lrp_axioms.benchmarks.experiments.result import Result
+from lrp_axioms.benchmarks.experiments.result import Result, undefined
 from lrp_axioms.benchmarks.experiments.rows import LOO, cells, layers_label
 from lrp_axioms.numeric.evaluation.correlation import bootstrap_mean
 
@@ -62,6 +62,7 @@ def figure2(data: Measured) -> Result:
             *_sweep_notes(found, rows),
             *_shape(rows),
             *([] if "Δ" in rows[0] else [WITHOUT_CURVES]),
+            *undefined(rows),
         ),
     )
 

@@ -1,10 +1,14 @@
 """How much of CP-LRP's advantage over AttnLRP is carried by [CLS] and [SEP] alone."""
 
+from collections.abc import Mapping
+
 import numpy as np
 
+from lrp_axioms.benchmarks.errors import UnavailableError
+from lrp_axioms.benchmarks.experiments import text
 from lrp_axioms.benchmarks.experiments.maps import SEED, Measured, means
-from lrp_axioms.benchmarks.experiments.record import Experiment, interval, number
-from lrp_axioms.benchmarks.experiments.result import Result
+from lrp_axioms.benchmarks.experiments.record import Experiment, Request, interval, number
+from lrp_axioms.benchmarks.experiments.result import Result, undefined
 from lrp_axioms.benchmarks.experiments.rows import LOO, LRP
 from lrp_axioms.numeric.evaluation.correlation import bootstrap_mean, pearson
 
@@ -47,14 +51,26 @@ def special(data: Measured) -> Result:
             "in the sum of absolute relevance."
         ),
         rows=rows,
-        notes=tuple(_notes(gaps)),
+        notes=(*_notes(gaps), *undefined(rows)),
     )
+
+
+def check(request: Request) -> Mapping:
+    """Raises UnavailableError for texts that do not begin and end with a special token."""
+    masks = [x["special_tokens_mask"] for x in text.read(request.classifier, request.data).tokens]
+    if count := sum(not (mask[0] and mask[-1]) for mask in masks):
+        raise UnavailableError(
+            f"table 'special' compares [CLS] and [SEP], and {count} texts begin or end with a word"
+            "; leave the table out, or pass a model whose tokenizer adds both"
+        )
+    return {}
 
 
 def _notes(gaps):
     carried = gaps["all"] - gaps["without both"]
+    defined = ~np.isnan(carried)  # so that the parts add up
     whole, kept, lost = (
-        bootstrap_mean(x, seed=SEED) for x in (gaps["all"], gaps["without both"], carried)
+        bootstrap_mean(x[defined], seed=SEED) for x in (gaps["all"], gaps["without both"], carried)
     )
     yield (
         f"r of CP-LRP minus r of AttnLRP is {whole.mean:+z.3f} over all tokens and "
@@ -67,6 +83,7 @@ EXPERIMENT = Experiment(
     name="special",
     rows=(LOO, *LRP),
     run=special,
+    prepare=check,
     columns=[
         ("tokens that count", lambda row: ", ".join(row[x] for x in SAID if x in row)),
         ("share of\n|relevance|", number("share")),

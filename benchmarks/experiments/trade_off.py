@@ -66,8 +66,10 @@ def trade_off(data: Measured) -> Result:
 def _notes(rows: list[dict]) -> Iterator[str]:
     for tokens in ("all", "content"):
         best: list[dict] = []
-        for row in rows:
-            if not best or row[f"r {tokens}"] > best[-1][f"r {tokens}"]:
+        key = f"r {tokens}"
+        defined = [row for row in rows if not np.isnan(row[key])]
+        for row in sorted(defined, key=lambda x, key=key: (x["passes"], -x[key])):
+            if not best or row[key] > best[-1][key]:
                 best.append(row)
         said = (
             f"{x['method']} (r {x[f'r {tokens}']:.2f} in {x['passes']:.1f} passes)" for x in best

@@ -47,7 +47,7 @@ def _shares(x: np.ndarray, trial: TextTrial) -> tuple[np.ndarray, np.ndarray]:
         low, high = x[row, here].min(), x[row, here].max()
         values = (x[row, here] - low) / (high - low) if high > low else np.full(here.sum(), np.nan)
         own[row, :, here] = values[:, None]
-        chance = trial.chance(row)
+        chance = trial.chance(row, trial.samples)  # a number that no sample has
         for sample in shuffled[row]:
             sample[here] = chance.permutation(values)
     return own, shuffled

@@ -127,6 +127,13 @@ def test_the_table_is_printed_before_sentences_and_equal_maps_are_called_equal(t
     assert "is first" not in " ".join(printed)
 
 
+def test_maps_are_ranked_where_all_are_defined():
+    hard = {"a": {"r": np.array([0.9, np.nan])}, "b": {"r": np.array([0.95, 0.1])}}
+    assert faithfulness._ranked(hard | {"c": {"r": np.full(2, np.nan)}}, "r") == ["b", "a", "c"]
+    lower = {"a": {"MoRF": np.array([0.9])}, "b": {"MoRF": np.array([0.1])}}
+    assert faithfulness._ranked(lower, "MoRF") == ["b", "a"]
+
+
 def without(columns, name):
     return {key: x for key, x in columns.items() if key != name}
 

@@ -9,7 +9,7 @@ from scipy import stats
 from transformers import AutoModelForMaskedLM, AutoTokenizer
 
 from numeric import attribute, evaluate
-from numeric.evaluation import faithfulness
+from numeric.evaluation import faithfulness, soft
 from numeric.evaluation.faithfulness import MEASURES
 from numeric.evaluation.trial import TextTrial
 from numeric.targets import logit
@@ -121,6 +121,20 @@ def test_soft_measures_of_ones_and_zeros_are_what_masked_words_give(tiny, batch)
         assert found["soft sufficiency"][row] == pytest.approx(want)
         want = np.clip((p - goes) / (p - nothing), 0, 1)
         assert found["soft comprehensiveness"][row] == pytest.approx(want)
+
+
+def test_values_are_shuffled_by_a_draw_of_their_own():
+    numbers = []
+
+    class Trial:
+        samples, present = 3, np.ones((1, 4), dtype=bool)
+
+        def chance(self, row, number=0):
+            numbers.append(number)
+            return np.random.default_rng(number)
+
+    soft._shares(np.arange(4.0)[None], Trial())
+    assert not {*numbers} & {*range(Trial.samples)}  # which are of the samples
 
 
 def test_values_of_any_place_have_no_gain_in_the_mean(embedded):

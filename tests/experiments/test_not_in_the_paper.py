@@ -9,10 +9,12 @@ import pytest
 
 from axioms import kinds
 from axioms.composites import ATTNLRP, CP_LRP
+from benchmarks.errors import UnavailableError
 from benchmarks.experiments import open_choices, reproduce, rows, special_tokens, text
 from benchmarks.experiments.maps import measured
 from benchmarks.experiments.record import Request, experiment
 from benchmarks.sources import models
+from benchmarks.sources.data import unlabelled
 from numeric import attribute
 from numeric.evaluation.correlation import bootstrap_mean
 from tests.support import one_by_one
@@ -64,11 +66,24 @@ def test_shares_of_the_ends_in_absolute_relevance(special, sentences, method, to
 
 def test_the_note_says_how_much_of_the_gap_the_two_tokens_carry(special, sentences):
     gap = lambda s, kept: s.r("cp-lrp", kept=kept) - s.r("attnlrp", kept=kept)
-    every, inner = ([gap(s, kept) for s in sentences] for kept in (slice(None), CONTENT))
-    lost = bootstrap_mean(np.subtract(every, inner), seed=0)
-    (note,) = special.notes
+    every, inner = (np.array([gap(s, kept) for s in sentences]) for kept in (slice(None), CONTENT))
+    both = ~np.isnan(inner)  # all but "dull", so that the parts add up
+    lost = bootstrap_mean((every - inner)[both], seed=0)
+    every, inner = every[both], inner[both]
+    assert lost.mean == pytest.approx(every.mean() - inner.mean())
+    note, *undefined = special.notes
+    assert "gap undefined in up to 1 examples (a constant map, or fewer" in " ".join(undefined)
     assert f"is {mean(every):+.3f} over all tokens and {mean(inner):+.3f} [" in note
     assert note.endswith(f"account for {lost.mean:+.3f} [{lost.low:+.3f}, {lost.high:+.3f}] of it.")
+
+
+def test_texts_without_special_tokens_are_refused_before_anything_is_measured(tmp_path):
+    request = lambda name: Request(
+        classifier=models.load(name), data=unlabelled("two", ["anna pen", "anna"]), output=tmp_path
+    )
+    assert experiment("special").prepare(request("embedded")) == {}
+    with pytest.raises(UnavailableError, match="2 texts begin or end with a word; leave the table"):
+        experiment("special").prepare(request("embedded-lm"))
 
 
 # Open choices: the references by really editing the ids

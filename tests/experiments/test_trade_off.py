@@ -1,5 +1,6 @@
 """Agreement with Leave-One-Out by cost: passes are counted right, and r is of the same maps."""
 
+import itertools
 import re
 
 import numpy as np
@@ -38,8 +39,20 @@ def test_notes_name_what_nothing_cheaper_beats_and_that_the_texts_are_few(found)
             row = rows[method]
             assert (r, passes) == (f"{row[f'r {tokens}']:.2f}", f"{row['passes']:.1f}")
             cheaper = [x for x in found.rows if x["passes"] < row["passes"]]
+            alike = [x for x in found.rows if x["passes"] == row["passes"]]
+            assert all(x[f"r {tokens}"] <= row[f"r {tokens}"] for x in alike)
             assert all(x[f"r {tokens}"] < row[f"r {tokens}"] for x in cheaper)
     assert found.notes[2] == "With fewer than 20 texts these intervals are too narrow: use more."
+
+
+def test_the_best_of_equal_cost_is_named_whatever_its_name():
+    found = {"alpha": 0.8, "none": np.nan, "zeta": 0.9}
+    rows = [{"method": m, "passes": 2.0, "r all": r, "r content": r} for m, r in found.items()]
+    dear = rows[2] | {"method": "dear", "passes": 3.0}
+    listed = "zeta (r 0.90 in 2.0 passes)."
+    for order in itertools.permutations(rows):
+        notes = trade_off._notes([*order, dear])
+        assert [note.partition("tokens: ")[2] for note in notes] == [listed, listed]
 
 
 def test_r_and_passes_of_a_budget_are_those_of_attribute(found):

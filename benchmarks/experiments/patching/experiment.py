@@ -13,7 +13,7 @@ from lrp_axioms.benchmarks.experiments.causes.measure import language_model
 from lrp_axioms.benchmarks.experiments.maps import means
 from lrp_axioms.benchmarks.experiments.patching.pairs import Pair, network, prompt_pairs, text_pairs
 from lrp_axioms.benchmarks.experiments.record import Experiment, above_interval, number, value
-from lrp_axioms.benchmarks.experiments.result import Result, joined
+from lrp_axioms.benchmarks.experiments.result import Result, joined, undefined
 from lrp_axioms.benchmarks.running.workers import Each, Track, collected, in_turn, untracked
 from lrp_axioms.benchmarks.sources import models
 from lrp_axioms.benchmarks.sources.data import Texts
@@ -99,7 +99,7 @@ def measured(
         | {"dataset": data.name, "dataset_sha256": data.sha256, "pairs": count},
         rows=rows,
         examples=columns,
-        notes=tuple(notes(rows)),
+        notes=(*notes(rows), *undefined(rows)),
     )
 
 
@@ -179,10 +179,11 @@ def table(columns: dict[str, list]) -> Iterator[dict]:
 def notes(rows: Sequence[dict]) -> Iterator[str]:
     """Compares gradient and held norms by place, and with the verdict of theorem 57."""
     clear = [x for x in rows if x["gain low"] > 0 or x["gain high"] < 0]
+    clear = [x for x in clear if not np.isnan(x["held"])]
     agree = [x for x in clear if (x["gain"] > 0) == (x["held"] > 0.5)]
     yield (
         f"In {len(agree)} of {len(clear)} rows in which held norms and the gradient differ "
-        "(95 %), the one that is closer is the one that theorem 57 names for most of the effect."
+        "(95 %), the one with the higher r is the one that theorem 57 names for most of the effect."
     )
     for row in rows:
         if row["corrupted"] == WORD and row["model"] not in RANDOM:
