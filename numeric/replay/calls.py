@@ -21,6 +21,8 @@ from lrp_axioms.numeric.targets.readout import Found, Readout, Run
 AFTER = 12  # calls of one shape that run as they are; the number doubles at every change
 LARGEST = 8192  # tokens of a batch: beside more operations on tensors, Python takes no time
 TAPES = 64  # of one model
+SHAPES = 4096  # whose calls are counted
+MOST_FAILURES = 12  # of a tape, which is dropped then
 MODELS = 4
 NO_TWIN = {"at": None, "positions": None, "channels": False, "checkpoint": False}
 """Options without which ``lrp`` runs the model itself, and returns nothing further."""
@@ -28,10 +30,15 @@ NO_TWIN = {"at": None, "positions": None, "channels": False, "checkpoint": False
 
 @dataclass(eq=False)
 class Tape:
-    """The operations of one call; ``proved`` once they gave the result of rules in all digits."""
+    """The operations of one call.
+
+    proved: whether they have given the result of rules in all digits
+    failures: number of last calls without a result
+    """
 
     play: Play
     proved: bool = False
+    failures: int = 0
 
 
 @dataclass(eq=False)
@@ -76,7 +83,14 @@ def call(run: Run, model: PreTrainedModel, batch: Batch, readout: Readout) -> li
     tape = memory.tapes.get(key)
     replayed = None if tape is None else _replayed(tape, inputs)
     if tape is not None and tape.proved and replayed is not None:
+        tape.failures = 0
         return replayed
+    if tape is not None and replayed is None:  # other values than at the record
+        tape.failures += 1
+        if tape.failures >= MOST_FAILURES:
+            memory.tapes.pop(key, None)
+    if len(memory.calls) > SHAPES:
+        memory.calls.clear()
     memory.calls[key] += 1
     if tape is None and memory.calls[key] == memory.after + 1:
         return _recorded(memory, key, inputs, run, model, batch, readout)

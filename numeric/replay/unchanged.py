@@ -108,7 +108,8 @@ def _inner(table: Any) -> Iterator[Any]:
 
 def _of_all_models() -> Iterator[Any]:
     """Yields the tables of hooks of all modules, and of registered attention."""
-    yield from (x for name, x in vars(torch_module).items() if name.startswith("_global_"))
+    named = ((name, x) for name, x in vars(torch_module).items() if name.startswith("_global_"))
+    yield from (x for _, x in named if isinstance(x, dict))  # beside a flag that only they use
     for registered in REGISTERED:
         yield from (registered._local_mapping, registered._global_mapping)
 
