@@ -25,7 +25,7 @@ class Checkpointed(Propagation):
     """Applies ``composite`` to a twin of ``model`` whose numbered layers run again.
 
     Raises ValueError for a model without numbered layers, for layers whose results differ when they
-    run again, and for a layer that reads what an earlier one has left beside its output.
+    run again, and for a layer that reads activations of an earlier layer beside its input.
     """
 
     def __init__(self, model: PreTrainedModel, composite: Composite, *, eps: float = 0.0) -> None:
@@ -116,7 +116,7 @@ class _Layer:
 
 
 def _leaves(outs: Sequence[Tensor]) -> Iterator[Tensor]:
-    """Yields the tensors at which the graph of ``outs`` begins."""
+    """Yields the first tensors of the graph of ``outs``."""
     seen, waiting = set[Any](), [x.grad_fn for x in outs]
     while waiting:
         node = waiting.pop()
