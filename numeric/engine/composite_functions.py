@@ -21,12 +21,12 @@ def _cosine_similarity(x1: Tensor, x2: Tensor, dim: int = 1, eps: float = 1e-8) 
 
 
 def _and_mean(
-    deviation: Callable[..., Tensor], x: Tensor, *args: Any, **kwargs: Any
+    deviation: Callable[..., Tensor], input: Tensor, *args: Any, **kwargs: Any
 ) -> tuple[Tensor, Tensor]:
-    first = deviation(x, *args, **kwargs)
+    first = deviation(input, *args, **kwargs)
     dim = kwargs.get("dim", args[0] if args else None)
     along = None if isinstance(dim, bool) else dim  # where it is a switch for the unbiased form
-    return first, x.mean(along, keepdim=first.ndim == x.ndim)
+    return first, input.mean(along, keepdim=first.ndim == input.ndim)
 
 
 SPELLED: dict[str, Function] = {
@@ -34,15 +34,16 @@ SPELLED: dict[str, Function] = {
     "normalize": norms.spelled_normalize,
     "group_norm": norms.spelled_group_norm,
     "instance_norm": norms.spelled_instance_norm,
-    "glu": lambda x, dim=-1: (lambda a, b: a * b.sigmoid())(*x.chunk(2, dim)),
-    "addcmul": lambda x, a, b, *, value=1: x + value * (a * b),
-    "addcdiv": lambda x, a, b, *, value=1: x + value * (a / b),
-    "lerp": lambda a, b, weight: a * (1 - weight) + b * weight,
+    # Arguments have torch's names, as code may pass them by name.
+    "glu": lambda input, dim=-1: (lambda a, b: a * b.sigmoid())(*input.chunk(2, dim)),
+    "addcmul": lambda input, tensor1, tensor2, *, value=1: input + value * (tensor1 * tensor2),
+    "addcdiv": lambda input, tensor1, tensor2, *, value=1: input + value * (tensor1 / tensor2),
+    "lerp": lambda input, end, weight: input * (1 - weight) + end * weight,
     "cosine_similarity": _cosine_similarity,
     "var_mean": partial(_and_mean, torch.var),
     "std_mean": partial(_and_mean, torch.std),
-    "neg": lambda x: x * -1,
-    "negative": lambda x: x * -1,
+    "neg": lambda input: input * -1,
+    "negative": lambda input: input * -1,
 }
 ASKS = ("has_torch_function", "has_torch_function_unary", "has_torch_function_variadic")
 

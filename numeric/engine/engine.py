@@ -242,8 +242,8 @@ class Propagation(Block):
         if call.role == does.DROPOUT:
             handlers.dropout(self.book, Use(call, func, args, kwargs, []))
         out = func(*args, **kwargs)
-        if type(out) in (list, tuple):
-            return type(out)(without_gradient(x) for x in out)
+        if isinstance(out, list | tuple):  # or such as the two results of a maximum
+            return type(out)([without_gradient(x) for x in out])
         if not isinstance(out, Tensor):
             return out
         out = without_gradient(out)

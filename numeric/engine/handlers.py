@@ -112,8 +112,9 @@ def _add(engine: Rules, use: Use) -> Any:
         waits = mark(x) not in KEPT and is_like_number(other, x)
         if waits and (is_number(other) or is_curved(x)):
             return extend_chain(use, root_of(x), curved=is_curved(x))
-        alone = is_number(other) or other.numel() == 1  # a norm adds one number, attention a mask
-        z = run(engine, use, kinds.BILINEAR if alone else kinds.SCORES)
+        # Attention adds a mask, by query and key; a norm adds one number, and a layer its bias.
+        is_mask = not is_number(other) and other.numel() > 1 and other.ndim > 1
+        z = run(engine, use, kinds.SCORES if is_mask else kinds.BILINEAR)
         if not z.requires_grad:  # scores that were cut off
             return marked(z, WEIGHTS)
         if not is_number(other):

@@ -55,14 +55,14 @@ def _constant(x: Tensor | None, beside: Tensor) -> Tensor | None:
 
 
 def spelled_rms_norm(
-    x: Tensor,
+    input: Tensor,
     normalized_shape: Sequence[int],
     weight: Tensor | None = None,
     eps: float | None = None,
 ) -> Tensor:
     axes = tuple(range(-len(normalized_shape), 0))
-    eps = torch.finfo(x.dtype).eps if eps is None else eps
-    y = x * torch.rsqrt(x.pow(2).mean(axes, keepdim=True) + eps)
+    eps = torch.finfo(input.dtype).eps if eps is None else eps
+    y = input * torch.rsqrt(input.pow(2).mean(axes, keepdim=True) + eps)
     return y if weight is None else y * weight
 
 
@@ -74,16 +74,16 @@ def spelled_normalize(
 
 
 def spelled_group_norm(
-    x: Tensor,
+    input: Tensor,
     num_groups: int,
     weight: Tensor | None = None,
     bias: Tensor | None = None,
     eps: float = 1e-5,
 ) -> Tensor:
-    grouped = x.reshape(len(x), num_groups, -1)
+    grouped = input.reshape(len(input), num_groups, -1)
     centred = grouped - grouped.mean(-1, keepdim=True)
     y = centred * torch.rsqrt(centred.pow(2).mean(-1, keepdim=True) + eps)
-    y, along = y.reshape(x.shape), (-1, *[1] * (x.ndim - 2))
+    y, along = y.reshape(input.shape), (-1, *[1] * (input.ndim - 2))
     y = y if weight is None else y * weight.reshape(along)
     return y if bias is None else y + bias.reshape(along)
 

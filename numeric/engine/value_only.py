@@ -46,7 +46,8 @@ class _ReadOut(torch.autograd.Function):
         of_value = []
         for start in range(0, batch, step):
             part = slice(start, start + step)
-            seen = None if mask is None else mask[part] if len(mask) == batch else mask
+            by_example = mask is not None and mask.ndim == 4 and len(mask) == batch
+            seen = mask[part] if by_example else mask
             own = weights(query[part], key[part], seen, ctx.scaling)
             of_value.append(own.mT @ c[part])
         return None, None, None, torch.cat(of_value), None, None

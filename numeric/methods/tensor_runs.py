@@ -28,7 +28,8 @@ class Run:
     """A call of a module with named tensors as leaves of the graph.
 
     model: runs in place of the module: a twin with hooks
-    given: the arguments of ``forward``
+    given: the arguments of ``forward``, as the user passed them
+    read: the same arguments with copies of leaves, for the model to read
     leaves: tensors by name, in the order they were asked for; filled while the model runs
     change: is given the name and the copy of a leaf, and returns the tensor that the module reads
     often: names of modules that were called more than once
@@ -38,6 +39,7 @@ class Run:
 
     model: nn.Module
     given: BoundArguments
+    read: BoundArguments
     leaves: dict[str, Tensor | None]
     change: Callable[[str, Tensor], Tensor]
     often: list[str] = field(default_factory=list)
@@ -45,7 +47,7 @@ class Run:
     began: Callable[[str, Tensor], object] = lambda name, leaf: None
 
     def call(self, model: nn.Module) -> Any:
-        return model(*self.given.args, **self.given.kwargs)
+        return model(*self.read.args, **self.read.kwargs)
 
     @property
     def device(self) -> torch.device:
@@ -121,14 +123,20 @@ def open_run(
             f"of={both}: an argument and a module have this name; pass {OUTPUT + both[0]!r} for "
             "the output of the module, or rename the argument in a function around the module"
         )
-    run = Run(model, given, dict.fromkeys(names), change)
+    run = Run(model, given, _cloned(given), dict.fromkeys(names), change)
     for name in run.leaves:
         if (path := bases[name]) in given.arguments:
-            given.arguments[path] = run.begin(name, given.arguments[path])
+            run.read.arguments[path] = run.begin(name, run.read.arguments[path])
         else:
             path = path.removeprefix(OUTPUT)
             change_output(model.get_submodule(path), partial(run.begin, name))
     return run
+
+
+def _cloned(given: BoundArguments) -> BoundArguments:
+    """Returns arguments with tensors of their own, which the module's code may write to."""
+    clone = lambda x: x.clone() if isinstance(x, Tensor) else x
+    return BoundArguments(given.signature, tree_map(clone, dict(given.arguments)))
 
 
 def _base(name: str) -> str:
@@ -201,8 +209,9 @@ def check_alone(
     """
     count, unit = len(found), torch.finfo(found.dtype).eps ** 0.5
     for n in {0, count - 1}:
+        own = _cloned(given)
         cut = lambda x, n=n: x[n : n + 1] if _is_batch(x, count) else x
-        args, kwargs = tree_map(cut, (given.args, given.kwargs))
+        args, kwargs = tree_map(cut, (own.args, own.kwargs))
         try:
             with torch.no_grad():
                 (alone,) = read(_copy(module)(*args, **kwargs))

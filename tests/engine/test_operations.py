@@ -81,6 +81,10 @@ MADE_OF_OTHERS = {
     "addcmul": lambda x: torch.addcmul(x, x.roll(1, -1), x.roll(2, -1), value=0.5),
     "addcdiv": lambda x: x.addcdiv_(x.roll(1, -1), 2 + x.roll(2, -1).square(), value=0.5),
     "lerp": lambda x: torch.lerp(x, x.roll(1, -1), 0.25),
+    "addcmul by name": lambda x: torch.addcmul(
+        input=x, tensor1=x.roll(1, -1), tensor2=x.roll(2, -1)
+    ),
+    "lerp by name": lambda x: torch.lerp(input=x, end=x.roll(1, -1), weight=0.25),
     "cosine_similarity": lambda x: x * functional.cosine_similarity(
         x[..., None, :], x.roll(1, -1)[..., None, :], dim=-1
     ),
