@@ -132,9 +132,17 @@ def text_inputs(classifier, texts, *, truncate):
 
 
 def image_inputs(classifier, path):
-    """Returns the pixels of an image; its tokens are [CLS], then the patches, row by row."""
+    """Returns the pixels of an image; its tokens are [CLS], then the patches, row by row.
+
+    Raises ValueError for a model that does not cut images into patches.
+    """
+    size = getattr(classifier.model.config, "patch_size", None)
+    if type(size) is not int:
+        raise ValueError(
+            f"{type(classifier.model).__name__} does not cut images into patches; call "
+            "lrp_axioms.audit(model, inputs) in Python"
+        )
     inputs = classifier.processor(picture(path), return_tensors="pt")
-    size = classifier.model.config.patch_size
     _, _, height, width = inputs["pixel_values"].shape
     patches = [f"{y},{x}" for y in range(height // size) for x in range(width // size)]
     return inputs, {"input": str(path or PATTERN), "tokens": ["[CLS]", *patches], "notes": []}

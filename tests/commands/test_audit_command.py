@@ -2,6 +2,7 @@
 
 import json
 import re
+import shutil
 from decimal import Decimal
 
 import pytest
@@ -69,6 +70,17 @@ def vit(tmp_path_factory):
     cases.family("vit", num_channels=3)[0].save_pretrained(folder)
     ViTImageProcessorPil(size={"height": 6, "width": 6}).save_pretrained(folder)
     return folder
+
+
+def test_an_image_model_without_patches_is_audited_in_python(run, vit, tmp_path):
+    from transformers import ResNetConfig, ResNetForImageClassification
+
+    sizes = {"embedding_size": 8, "hidden_sizes": [8], "depths": [1]}
+    ResNetForImageClassification(ResNetConfig(**sizes)).save_pretrained(tmp_path)
+    shutil.copy(vit / "preprocessor_config.json", tmp_path)
+    code, _, err = run("audit", tmp_path)
+    assert code == 2
+    assert flat("ResNetForImageClassification does not cut images into patches") in flat(err)
 
 
 def test_an_image_model_takes_a_pattern_or_a_file(run, vit, tmp_path):
