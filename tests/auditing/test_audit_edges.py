@@ -11,8 +11,6 @@ from torch import nn
 from axioms import kinds
 from axioms.composites import ATTNLRP, Composite, UnassignedOperation
 from numeric import attribute, audit
-from tests.census.build import with_inputs
-from tests.census.measure import conditions
 from tests.support import cases, traces
 from tests.support.audits import eager
 from tests.support.traces import assert_same, contains, snapshot
@@ -51,31 +49,6 @@ UNUSUAL = {
     "no layer": ("bert", {"num_hidden_layers": 0}),
 }
 """Stock configurations under which a family runs other code."""
-
-
-def depths(model, inputs, **options):
-    """The layers of an audit, from the logit down, each once."""
-    lines = audit(model, inputs, **options).ledger.lines
-    return [*dict.fromkeys(x.node.attributes["depth"] for x in lines)]
-
-
-GROUPS = {"groups": [None, 1, 0], "layers in a group": [None, 3, 2, 1, 0]}
-
-
-@pytest.mark.parametrize("name", GROUPS)
-def test_layers_of_groups_are_numbered_as_they_run(name):
-    family, options = UNUSUAL[name]
-    model, inputs = eager(family, **options)
-    assert depths(model, inputs) == GROUPS[name]
-
-
-def test_layers_of_several_stacks_are_named():
-    with conditions():
-        model, inputs = with_inputs("t5", "sequence classification")
-        inputs = {key: x[:1] for key, x in inputs.items()}
-        found = depths(model, inputs)
-    names = [f"transformer.{part}.block {n}" for part in ("decoder", "encoder") for n in (1, 0)]
-    assert [x for x in found if x] == names
 
 
 refused = partial(traces.refused, call=audit)

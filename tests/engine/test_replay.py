@@ -8,7 +8,6 @@ from contextlib import contextmanager
 import pytest
 import torch
 from torch.nn.attention import SDPBackend, sdpa_kernel
-from torch.nn.modules.module import register_module_full_backward_hook
 from torch.overrides import BaseTorchFunctionMode
 from transformers.integrations.moe import ALL_EXPERTS_FUNCTIONS
 from transformers.integrations.sdpa_attention import sdpa_attention_forward
@@ -245,32 +244,6 @@ def test_every_block_around_a_call_is_seen(around):
         with AROUND[around]():
             found, wanted = outcome(model, inputs), by_rules(model, inputs)
         assert_equal(found, wanted)
-
-
-def test_a_hook_of_all_modules_that_is_gone_does_not_matter():
-    register_module_full_backward_hook(lambda *_: None).remove()
-    model, inputs = cases.tiny_bert(), cases.tiny_batch()
-    warmed(model, inputs)
-    assert proved(model)
-
-
-def test_a_tape_that_gives_no_result_is_dropped():
-    model, inputs = cases.tiny_bert(), cases.tiny_batch()
-    warmed(model, inputs)
-    (tape,) = proved(model)
-    ran = []
-    tape.play = lambda *_: ran.append(1)
-    for _ in range(2 * calls.MOST_FAILURES):
-        attribute(model, inputs)
-    assert len(ran) == calls.MOST_FAILURES
-
-
-def test_shapes_of_calls_are_forgotten(monkeypatch):
-    monkeypatch.setattr(calls, "SHAPES", 2)
-    model = cases.tiny_bert()
-    for size in range(2, 7):
-        attribute(model, {"input_ids": torch.full((1, size), 5)})
-        assert len(calls.MEMORIES[model].calls) <= 3
 
 
 def test_several_threads_share_tapes():

@@ -9,7 +9,7 @@ import pyarrow.parquet as pq
 import pytest
 from transformers import AutoModelForCausalLM, AutoTokenizer, LlamaForCausalLM
 
-from benchmarks.experiments.causes import measure
+from benchmarks.experiments.causes import measure, shares
 from benchmarks.experiments.causes.examples import DISTANCES, Example, draw, examples
 from benchmarks.experiments.causes.language import (
     NO_ANSWER,
@@ -233,7 +233,7 @@ def test_the_rank_by_chance_is_the_mean_over_all_orders(causes, tokens):
     orders = list(itertools.permutations(range(tokens)))
     first = [min(order.index(x) for x in range(causes)) for order in orders]
     mean = np.mean([1 / (1 + n) for n in first])
-    assert measure.random_rank(causes, tokens) == pytest.approx(mean)
+    assert shares.random_rank(causes, tokens) == pytest.approx(mean)
 
 
 def test_the_model_follows_another_word_in_the_place_of_a_carrier(found):

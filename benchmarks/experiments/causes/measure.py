@@ -5,7 +5,6 @@ text, before the question, is ranked by size: the question is a cause of every a
 it is no achievement.
 """
 
-import math
 import random
 from collections.abc import Iterator, Sequence
 from functools import cache, partial
@@ -22,6 +21,7 @@ from lrp_axioms.benchmarks.experiments.causes.language import (
     VOCABULARY,
     replacements,
 )
+from lrp_axioms.benchmarks.experiments.causes.shares import random_rank, share
 from lrp_axioms.benchmarks.experiments.record import Experiment, above_interval, number
 from lrp_axioms.benchmarks.experiments.result import Result, joined
 from lrp_axioms.benchmarks.running.workers import Each, Track, collected, in_turn, untracked
@@ -168,13 +168,6 @@ def score(relevance: np.ndarray, prompt: Example) -> dict[str, float]:
     }
 
 
-def random_rank(causes: int, tokens: int) -> float:
-    """Returns the mean reciprocal rank of the first cause among ``tokens`` in random order."""
-    orders = math.comb(tokens, causes)
-    first = range(1, tokens - causes + 2)
-    return sum(math.comb(tokens - n, causes - 1) / n for n in first) / orders
-
-
 def confirmation(found: models.Classifier, prompts: Sequence[Example]) -> dict[str, list]:
     """Whether the model answers right, and whether its answer hangs on the carrier.
 
@@ -229,14 +222,6 @@ def table(columns: dict[str, list]) -> Iterator[dict]:
             interval = share if measure in SHARES else partial(bootstrap_mean, seed=0)
             row[method], row[f"{method} low"], row[f"{method} high"] = interval(values)[:3]
         yield row
-
-
-def share(values) -> tuple[float, float, float]:
-    """Returns a share of prompts and the ends of its 95 % Wilson interval."""
-    from scipy.stats import binomtest  # which takes its time to load, and other tables do without
-
-    found = binomtest(int(np.sum(values)), len(values)).proportion_ci(method="wilson")
-    return float(np.mean(values)), float(found.low), float(found.high)
 
 
 def notes(columns: dict[str, list], rows: Sequence[dict]) -> Iterator[str]:
