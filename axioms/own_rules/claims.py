@@ -71,6 +71,9 @@ def kept_by(rule: Rule) -> str:
     """Names a class of activations whose relevance a rule conserves; '' if none is known."""
     setting = Setting(claims(rule.kind)[CONSERVES], rule, None)
     for name, fact in ACTIVATIONS.items():
-        if at_every_eps(replace(setting, assumed=(fact,))).status == EQUAL:
-            return f"it holds of {name}"
+        found = at_every_eps(replace(setting, assumed=(fact,)))
+        if found.status == EQUAL:
+            return f"it holds of {name}" + ", where no divisor is 0" * bool(
+                found.divisors or found.is_almost
+            )
     return ""

@@ -14,6 +14,7 @@ import sympy as sp
 from sympy.assumptions.assume import AppliedPredicate, Predicate
 from sympy.core.relational import Relational
 from sympy.logic.boolalg import Boolean
+from sympy.matrices.repmatrix import RepMatrix
 
 AXIOMS = Path(__file__).parents[1]
 OURS = tuple(f"{place}{os.sep}" for place in (Path(sp.__file__).parent, AXIOMS))
@@ -28,6 +29,9 @@ ASKED = {  # methods that compare, and words for the comparison
 }
 COMPARED = (sp.Expr, Relational, sp.Number, sp.Rational, sp.Integer, sp.Float, sp.NumberSymbol)
 """Classes with comparisons of their own: 77 == x calls the number."""
+HOLDERS = (sp.Tuple, sp.Dict, sp.Set, RepMatrix)
+"""Classes whose own comparisons reach the numbers and symbols in them."""
+HELD = {"__eq__": "{} == {}", "__ne__": "{} != {}", "__contains__": "{} contains {}"}
 FROZEN = "<frozen abc>"  # isinstance of an abstract class asks there
 CREATE = AppliedPredicate.__new__
 NEXT = (
@@ -56,7 +60,7 @@ def comparisons_refused() -> Iterator[list[str]]:
 
     def refused(name: str, method: Callable[..., Any]) -> Callable[..., Any]:
         def asked(one: sp.Expr, *other: object) -> Any:
-            check(sys._getframe(1), one, ASKED.get(name, "{}"), *other)
+            check(sys._getframe(1), one, (ASKED | HELD).get(name, "{}"), *other)
             return method(one, *other)
 
         return asked
@@ -73,10 +77,16 @@ def comparisons_refused() -> Iterator[list[str]]:
             check(sys._getframe(1), one, f"({{}}).{name}")
         return object.__getattribute__(one, name)
 
+    def looked_up_in(one: RepMatrix, name: str) -> Any:
+        if name.startswith("is_"):  # such as is_zero_matrix
+            check(sys._getframe(1), one, f"({{}}).{name}")
+        return object.__getattribute__(one, name)
+
     with contextlib.ExitStack() as stack:
-        for of, name in itertools.product(COMPARED, ASKED):
+        for of, name in (*itertools.product(COMPARED, ASKED), *itertools.product(HOLDERS, HELD)):
             if method := getattr(of, name, None):  # a relation is no float
                 stack.enter_context(mock.patch.object(of, name, refused(name, method)))
+        stack.enter_context(mock.patch.object(RepMatrix, "__getattribute__", looked_up_in))
         for of in (sp.Expr, Boolean, Relational):
             method = vars(of).get("__bool__", lambda one: True)
             truth = refused("__bool__", method)

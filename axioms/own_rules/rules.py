@@ -21,6 +21,7 @@ from types import FunctionType
 from typing import TypeAlias
 
 import sympy as sp
+from sympy.concrete.expr_with_limits import ExprWithLimits
 from sympy.logic.boolalg import BooleanAtom, BooleanFunction
 
 from lrp_axioms.axioms import kinds
@@ -250,7 +251,7 @@ def _expression(found: object, known: set[sp.Symbol]) -> sp.Expr:
         value = None if isinstance(found, (tuple, list, str)) else sp.sympify(found)
     except (sp.SympifyError, TypeError):
         value = None
-    if not isinstance(value, sp.Expr):
+    if not isinstance(value, sp.Expr) or isinstance(value, sp.MatrixBase | sp.MatrixExpr):
         raise _Malformed(f"returned {found!r} as a message; return an expression or a number")
     if foreign := value.free_symbols - known:
         names = ", ".join(sorted(map(str, foreign)))
@@ -274,18 +275,17 @@ def _expression(found: object, known: set[sp.Symbol]) -> sp.Expr:
 
 def _is_real_of_reals(part: sp.Basic) -> bool:
     """Whether a part is real if its parts are; digits of 0/0 in exponentials take seconds."""
-    power = part.is_Pow and part.exp.is_Integer
-    return bool(power or part.is_Add or part.is_Mul or part.is_Rational or part.func is sp.exp)
+    known = part.is_Add or part.is_Mul or part.is_Rational or part.func is sp.exp
+    return bool(known or (part.is_Pow and part.exp.is_Integer))
 
 
 def _is_decidable(part: sp.Basic) -> bool:
     """Whether a part of a formula has a meaning for the solver."""
     if isinstance(part, sp.Expr) and part.free_symbols:
-        power = part.is_Pow and part.exp.is_Integer
-        known = power or part.is_Add or part.is_Mul or part.is_Symbol
-        return bool(known or isinstance(part, (Sign, *CASES)))
-    known = (sp.Expr, sp.Rel, sp.Tuple, BooleanFunction, BooleanAtom)
-    return isinstance(part, known)  # a number, or a case: relations of expressions
+        made = part.is_Add or part.is_Mul or part.is_Symbol or isinstance(part, (Sign, *CASES))
+        return bool(made or (part.is_Pow and part.exp.is_Integer))
+    known = sp.Expr | sp.Rel | sp.Tuple | BooleanFunction | BooleanAtom  # numbers and cases
+    return isinstance(part, known) and not isinstance(part, ExprWithLimits)
 
 
 def changed(found: Nested, change: Callable[[sp.Expr], sp.Expr]) -> Nested:

@@ -23,6 +23,8 @@ None -> :2: mine returned None -> tuple of 2 messages
 x > y, R -> :2: mine returned -> an expression or a number
 object(), R -> :2: mine returned -> an expression or a number
 [R], R -> :2: mine returned [R] -> an expression or a number
+sympy.zeros(2, 2), R -> :2: mine returned -> an expression or a number
+R * sympy.Sum(alpha, (alpha, 1, 2)), 0 -> :2: mine returned -> no rational function
 0.5 * R, R / 2 -> :2: mine returned 0.5*R -> write Rational(1, 2)
 x ** (R / R / 2), R -> :2: mine returned -> no rational function
 1 / 0, R -> :4: mine raised ZeroDivisionError -> mend the line
@@ -48,6 +50,9 @@ COMPARED = """
 z == 0 -> truth value of z == 0; the operands are symbols, so branch by sign(x)
 x != 77 -> truth value of x != 77
 77 in [x] -> truth value of x == 77
+x in sympy.Tuple(77) -> truth value of (77,) contains x
+sympy.Matrix([x]) == sympy.Matrix([77]) -> truth value of Matrix([[x]]) == Matrix([[77]])
+sympy.Matrix([x - 77]).is_zero_matrix -> truth value of (Matrix([[x - 77]])).is_zero_matrix
 sympy.Integer(77) == x -> truth value of 77 == x
 x -> truth value of x;
 {77: 1}.get(x) -> truth value of x as a key

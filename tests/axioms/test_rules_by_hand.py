@@ -18,8 +18,7 @@ KNOWN = {"T": PROVED, "L": IN_LIMIT, "F": REFUTED}
 NAMES = {
     **{x: getattr(sp, x) for x in ("Max", "Min", "Piecewise", "Rational", "And", "Xor", "oo",
         "nan")},
-    "P": sp.Piecewise,
-    "sign": sign,
+    "P": sp.Piecewise, "sign": sign,
     "prod": sp.prod,
     "up": lambda x, w: [sp.Max(a * b, 0) for a, b in zip(x, w, strict=True)],
     "down": lambda x, w: [sp.Max(-a * b, 0) for a, b in zip(x, w, strict=True)],
@@ -42,6 +41,7 @@ product T R * Max(x, y) / (x + y), R * Min(x, y) / (x + y)
 product T R * abs(x) / (abs(x) + abs(y)), R * abs(y) / (abs(x) + abs(y))
 product T R * x**2 / (x**2 + y**2), R * y**2 / (x**2 + y**2)
 product T R * x * y / z, 0
+product T R * (1 + 2**Rational(1, 2)) / (2 + 2**Rational(1, 2)), R / (2 + 2**Rational(1, 2))
 product T R * Max(x, -x) / abs(x), 0
 product T R * (1 + sign(x - y)) / 2, R * (1 - sign(x - y)) / 2
 product T R * sign(z) * sign(x * y), 0
