@@ -25,8 +25,8 @@ judge = settings.classifier(run, "sst2")
 # %% [markdown]
 # ## One text
 #
-# Without `not` or without `bad` the logit falls far, and without both it hardly falls: the losses
-# of single words add up to more than the whole text has to lose.
+# The losses of single words add up to more than the whole text has to lose. The table has the loss
+# without each group of words that act together, such as `not` and `bad`.
 
 # %%
 found = interactions(judge.model, judge.tokenizer, "not a bad film", by="word")
