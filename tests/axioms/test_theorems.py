@@ -3,15 +3,16 @@
 import itertools
 import json
 from collections import Counter
+from types import SimpleNamespace
 
 import pytest
 
-from axioms import check
+from axioms import check, conftest
 from axioms.decide.decisions import IDENTICAL, Decision
 from axioms.evidence import certificates
 from axioms.evidence.certificates import certify
 from axioms.evidence.scope import assumptions, named
-from axioms.evidence.statements import ROOT
+from axioms.evidence.statements import ROOT, THEOREMS
 from tests.support import flint_fractions
 from tests.support.theorems import FILES, claims, stated
 
@@ -72,3 +73,14 @@ def test_every_statement_of_the_package_is_made_once():
 def test_the_first_proof_a_reader_meets_is_that_of_figure_1():
     names = [line for line in FILES[0].read_text().splitlines() if line.startswith("def test_")]
     assert "6_6_12_and_12_6_6" in names[0]
+
+
+def test_pytest_shares_all_theorems_out_and_its_workers_share_nothing_out():
+    def processes(path, **more):
+        option = SimpleNamespace(numprocesses=None, usepdb=False, collectonly=False)
+        conftest.pytest_cmdline_main(SimpleNamespace(args=[str(path)], option=option, **more))
+        return option.numprocesses
+
+    assert processes(THEOREMS.parent) == "auto"
+    assert processes(THEOREMS.parent, workerinput={}) is None
+    assert processes(THEOREMS / "test_linear.py") is None
