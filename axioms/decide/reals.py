@@ -176,13 +176,10 @@ class Reals:
         for argument in part.args:
             if not argument.is_polynomial():  # and may be undefined somewhere
                 self.term(argument)
-        reads = part.args[0] if isinstance(part, sp.log) else base if base != sp.E else None
-        if (
-            reads is not None
-            and (part.is_Pow or isinstance(part, sp.log))
-            and not reads.is_positive
-        ):
-            self._guard(self._atom(reads) <= 0, self._no_number)  # also at 0, a thin set
+        if isinstance(part, sp.log) or (part.is_Pow and base != sp.E):
+            above_0 = part.args[0]  # the argument of a logarithm, or the base of a power
+            if not above_0.is_positive:
+                self._guard(self._atom(above_0) <= 0, self._no_number)  # also at 0, a thin set
         if base == sp.E and part != sp.E:
             return self._exponential(power)
         return self._fresh(part, positive=part.is_positive)

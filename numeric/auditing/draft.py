@@ -23,7 +23,7 @@ WORD, POSITION, TYPE, FIXED = "word", "position", "token type", "fixed"
 """Roles of leaves: relevance of a leaf that is no word is a part of the residual."""
 
 
-NUMBER = re.compile(r"\.\d+(?=\.|$)")
+NUMBER = re.compile(r"\.\d+(?=\.|$)")  # of a layer or a group, in a path
 Depth: TypeAlias = int | str | None
 """A layer that runs: its number, with the name of its stack if there are several; or no layer."""
 

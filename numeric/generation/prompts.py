@@ -78,11 +78,13 @@ def _answer(
 
     A text has no start token, and a contrast has no end token until the answer has one.
     """
-    two, is_text = facts_of(model).two, isinstance(text, str)
+    two = facts_of(model).two
     ids = _ids(tokenizer, text, name, partial(ids_once, written=True) if two else text_ids)
-    if is_text and two and ids[1:] and ids[0] == start_of(model):
+    if not isinstance(text, str):
+        return ids
+    if two and ids[1:] and ids[0] == start_of(model):
         ids = ids[1:]
-    ends = is_text and name == "contrast" and ids[1:] and ids[-1] == tokenizer.eos_token_id
+    ends = name == "contrast" and ids[1:] and ids[-1] == tokenizer.eos_token_id
     return ids[:-1] if ends else ids
 
 

@@ -119,9 +119,9 @@ def cell(count: int, model: str, which: tuple[str, str]) -> dict[str, list]:
         "causes": [sorted(prompt.causes) for prompt in prompts],
         "carriers": [sorted(prompt.carriers) for prompt in prompts],
         "words": [prompt.question for prompt in prompts],
-        "chance": [len(prompt.causes) / (1 + prompt.question) for prompt in prompts],
-        "carrier chance": [len(prompt.carriers) / (1 + prompt.question) for prompt in prompts],
-        "rank chance": [random_rank(len(prompt.causes), 1 + prompt.question) for prompt in prompts],
+        "chance": [len(x.causes) / (1 + x.question) for x in prompts],
+        "carrier chance": [len(x.carriers) / (1 + x.question) for x in prompts],
+        "rank chance": [random_rank(len(x.causes), 1 + x.question) for x in prompts],
         **confirmation(loaded, prompts),
     }
     for method in METHODS:
