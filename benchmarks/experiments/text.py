@@ -35,7 +35,7 @@ from lrp_axioms.numeric.models import families
 from lrp_axioms.numeric.models.facts import facts_of
 from lrp_axioms.numeric.models.inputs import prepare
 
-SHARD = 64, 4096, 64  # a batch has at most so many texts, tokens, and tokens of padding
+SHARD = 128, 4096, 64  # a batch has at most so many texts, tokens, and tokens of padding
 FEW = 3  # words of the text that tries a row
 
 

@@ -7,6 +7,7 @@ from dataclasses import dataclass
 from itertools import chain
 
 ROWS = 512, 2048  # most texts of the first block, and of any: large blocks need less padding
+WORK = 2**33  # texts times parameters of a first block that has more: Python's time shows there
 LETTERS = 2**20  # most letters of a block; it has at least one text
 
 
@@ -34,15 +35,20 @@ def read_ahead(texts: Iterable[str]) -> Iterator[str]:
     return chain(held, texts)
 
 
-def blocks(texts: Iterable[str]) -> Iterator[Block]:
-    """Yields blocks of texts; their ends depend only on the texts before them.
+def first_rows(parameters: int) -> int:
+    """Returns the most texts of the first block for a model of so many parameters."""
+    return min(max(ROWS[0], WORK // parameters), ROWS[1])
 
-    A block has a quarter as many texts as all blocks before it, within ``ROWS``, so that at the
-    end no worker waits long for another.
+
+def blocks(texts: Iterable[str], least: int) -> Iterator[Block]:
+    """Yields blocks of texts; their ends depend only on ``least`` and the texts before them.
+
+    A block has a quarter as many texts as all blocks before it, from ``least`` to ``ROWS[1]``, so
+    that at the end no worker waits long for another.
     """
     first, held, letters = 0, [], 0
     for text in texts:
-        most = min(max(ROWS[0], first // 4), ROWS[1])
+        most = min(max(least, first // 4), ROWS[1])
         if held and (len(held) == most or letters + len(text) > LETTERS):
             yield block(first, held)
             first, held, letters = first + len(held), [], 0

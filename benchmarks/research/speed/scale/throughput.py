@@ -98,7 +98,8 @@ def rate(number: int, classifier: models.Classifier, texts: list[str]) -> float:
         options = {"name": "embedded", "output": output, "engine": engine, "track": stamped}
         explained.explain_texts(classifier, texts, **options)
     ray.shutdown()
-    return (len(texts) - number * blocks.ROWS[0]) / (stamps[-1] - stamps[number - 1])
+    later = len(texts) - number * blocks.first_rows(classifier.model.num_parameters())
+    return later / (stamps[-1] - stamps[number - 1])
 
 
 def main() -> None:
