@@ -117,8 +117,9 @@ Proof.
   replace (length (v1 c) - Nat.min (length (z1 k)) (length (v1 c)))%nat with O by lia. reflexivity.
 Qed.
 
-(* Theorem 59: "Leave-one-out of key i is (R_i - A_i f)/(1 - A_i) of its relevance R_i by CP-LRP,
-   which adds up to f: so the two differ by A_i/(1 - A_i) |R_i - f|." *)
+(* Theorem 59: "As epsilon -> 0 and where O is not 0, leave-one-out of key i is
+   (R_i - A_i f)/(1 - A_i) of its relevance R_i by CP-LRP, which adds up to f: so the two differ by
+   A_i/(1 - A_i) |R_i - f|." *)
 Theorem theorem_59_leave_one_out_from_cp_lrp k c : fits k c -> output k c <> 0 ->
   let A := weight k in let f := sum (cp_lrp k c) in
   f = output k c /\ leave_one_out k c = (of_key k c - A * f) / (1 - A) /\
@@ -132,8 +133,9 @@ Proof.
   rewrite Rabs_mult, (Rabs_pos_eq (A / (1 - A))); [ring|]. apply Rlt_le, Rdiv_lt_0_compat; lra.
 Qed.
 
-(* Theorem 59: "CP-LRP misses exactly -A_i O_without_i of leave-one-out: in size at most
-   A_i max |v_k| over the keys k != i, attained where these have one value."  M is any bound of these |v_k|. *)
+(* Theorem 59: "As epsilon -> 0 and where O is not 0, CP-LRP misses exactly -A_i O_without_i of
+   leave-one-out: in size at most A_i max |v_k| over the keys k != i, attained where these have one value."
+   M is any bound of these |v_k|. *)
 Lemma readout_bound z v M : length z = length v -> z <> [] -> (forall x, In x v -> Rabs x <= M) ->
   Rabs (readout z v) <= M.
 Proof.

@@ -2,7 +2,8 @@
 
 Main statements
   16  a linear layer followed by BatchNorm and the folded layer get the same relevance by Eq. 1 as
-      eps -> 0; they do not if BatchNorm passes relevance on unchanged, nor by z+
+      eps -> 0; they do not if BatchNorm passes relevance on unchanged and biases are in the
+      denominators, nor by z+
 """
 
 import pytest
@@ -16,8 +17,9 @@ from lrp_axioms.axioms.theorems.test_linear_folding import B1, R1, W1, R, X, two
 THEMES = {16: ["Implementation invariance", "Linear layers, sums and activations"]}
 MEANINGS = {
     16: "As epsilon -> 0, BatchNorm can be folded into the linear layer before it without a "
-    "change of the explanation, if both follow Eq. 1. It cannot if relevance is handed through "
-    "BatchNorm, or by the z+ rule.",
+    "change of the explanation, if both follow Eq. 1. Folding changes the explanation by "
+    "the z+ rule, and if relevance is handed through BatchNorm while biases are in the "
+    "denominators.",
 }
 
 GAMMA, BETA, MEAN = (generic(name, 1, 2) for name in ("g", "h", "m"))

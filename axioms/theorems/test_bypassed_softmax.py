@@ -54,8 +54,9 @@ def without(e, v, i):
 
 @pytest.mark.theorem(
     59,
-    "Leave-one-out of key i is (R_i - A_i f)/(1 - A_i) of its relevance R_i by CP-LRP, which adds "
-    "up to f: so the two differ by A_i/(1 - A_i) |R_i - f|.",
+    "As epsilon -> 0 and where O is not 0, leave-one-out of key i is (R_i - A_i f)/(1 - A_i) of "
+    "its relevance R_i by CP-LRP, which adds up to f: so the two differ by A_i/(1 - A_i) |R_i - "
+    "f|.",
     "proved",
     scope="2 and 3 keys; any number, as all other keys count as one of their sum and mean",
 )
@@ -70,8 +71,9 @@ def test_leave_one_out_from_value_only_relevance():
 
 @pytest.mark.theorem(
     59,
-    "CP-LRP misses exactly -A_i O_without_i of leave-one-out: in size at most A_i max |v_k| over "
-    "the keys k != i, attained where these have one value.",
+    "As epsilon -> 0 and where O is not 0, CP-LRP misses exactly -A_i O_without_i of "
+    "leave-one-out: in size at most A_i max |v_k| over the keys k != i, attained where these have "
+    "one value.",
     "proved",
     scope="2 and 3 keys; any number, as all other keys count as one of their sum and mean",
 )

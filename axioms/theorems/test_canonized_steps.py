@@ -20,7 +20,7 @@ an inserted identity layer has no neurons of its own (theorem 64 has the witness
 
 Main statements
   65  duplicated and permuted neurons and permuted channels of Q and K leave one explanation of the
-      canonized graphs, at every epsilon >= 0
+      canonized graphs by AttnLRP, at every epsilon >= 0
   65  so do distributed layers, rescaled Q and K and a centred input of LayerNorm as epsilon -> 0
   65  so do heads with other channels, without the bias of K, with that of V behind them, split, and
       with every key twice as epsilon -> 0
@@ -49,10 +49,10 @@ from lrp_axioms.axioms.theorems.overlaps import AROUND, SYMBOLS, critical_pairs
 
 THEMES = {65: ["Implementation invariance", "Linear layers, sums and activations", "Norms"]}
 MEANINGS = {
-    65: "Canonized, graphs that differ by the order or number of neurons or channels have one "
-    "explanation too. As epsilon -> 0 so do graphs whose layers are distributed over sums, whose "
-    "Q and K are rescaled, whose input of LayerNorm is centred, or whose heads are written in "
-    "another way that keeps their weights.",
+    65: "Canonized, graphs that differ by the order of neurons or of channels of Q and K, or by "
+    "the number of neurons, have one explanation by AttnLRP too. As epsilon -> 0 so do graphs "
+    "whose layers are distributed over sums, whose Q and K are rescaled, whose input of LayerNorm "
+    "is centred, or whose heads are written in another way that keeps their weights.",
 }
 
 EPS = sp.Symbol("epsilon", positive=True)
@@ -131,10 +131,12 @@ def decided(name, record_property):
 
 @pytest.mark.theorem(
     65,
-    "Duplicating or permuting neurons of two layers and permuting the channels of Q and K change "
-    "no explanation of the canonized graph, at every epsilon >= 0.",
+    "Where a parameter reaches the weights of the layers that are changed, duplicating or "
+    "permuting neurons of two layers and permuting the channels of Q and K change no explanation "
+    "of the canonized graph by AttnLRP, at every epsilon >= 0.",
     "proved",
-    scope="all critical pairs, of 2 x 2 entries at most; any graph by induction",
+    scope="all critical pairs, of 2 x 2 entries at most, with a parameter in the weights of the "
+    "layers that are changed; any graph by induction",
 )
 @pytest.mark.parametrize("name", BESIDE)
 def test_steps_that_canonization_keeps_change_no_explanation(name, record_property):
@@ -144,10 +146,11 @@ def test_steps_that_canonization_keeps_change_no_explanation(name, record_proper
 @pytest.mark.theorem(
     65,
     "Distributing a layer over a sum, rescaling Q and K by c > 0 and centring the input of a "
-    "LayerNorm change no explanation of the canonized graph as epsilon -> 0.",
+    "LayerNorm change no explanation of the canonized graph by AttnLRP as epsilon -> 0.",
     "proved",
     given=["c > 0: what Q is multiplied by"],
-    scope="all critical pairs, of 2 x 2 entries at most; any graph by induction",
+    scope="all critical pairs, of 2 x 2 entries at most, with a parameter in the weights of the "
+    "layers that are changed; any graph by induction",
 )
 @pytest.mark.parametrize("name", IN_THE_LIMIT)
 def test_steps_that_canonization_keeps_change_no_limit(name, record_property):
@@ -156,11 +159,12 @@ def test_steps_that_canonization_keeps_change_no_limit(name, record_property):
 
 @pytest.mark.theorem(
     65,
-    "Changing the channels of Q and K or of V and O, dropping the bias of K, moving that of V "
+    "Changing the channels of Q and K or of V and O, dropping the bias of K, moving the bias of V "
     "behind a head, splitting a head and duplicating keys change no explanation of the canonized "
-    "graph as epsilon -> 0.",
+    "graph by AttnLRP as epsilon -> 0.",
     "proved",
-    scope="all critical pairs, of 2 x 2 entries at most; any graph by induction",
+    scope="all critical pairs, of 2 x 2 entries at most, with a parameter in the weights of the "
+    "layers that are changed; any graph by induction",
 )
 @pytest.mark.parametrize("name", OF_HEADS)
 def test_steps_of_heads_that_canonization_keeps_change_no_limit(name, record_property):

@@ -1,8 +1,9 @@
 """Integrated Gradients from zero, and where merged relevance is the same.
 
 Main statements
-  21  a sum of monomials with merged products gets exactly it as eps -> 0, whatever their degrees
-  21  but not a product with a sum inside, unless its factors have equal degrees: (x1 + x2 x3) x4
+  21  a sum of monomials of degrees 1 to 3, with merged products, gets exactly Integrated Gradients
+      as eps -> 0
+  21  (x1 + x2 x3) x4 does not: the terms of its sum have unequal degrees
 """
 
 import pytest
@@ -18,8 +19,8 @@ from lrp_axioms.axioms.rules.propagate import evaluate, explain
 
 THEMES = {21: ["Gradients", "Implementation invariance"]}
 MEANINGS = {
-    21: "With merged products and as epsilon -> 0, relevance is Integrated Gradients for a sum of "
-    "products, but in general not for a product of sums.",
+    21: "With merged products and as epsilon -> 0, relevance by AttnLRP is Integrated Gradients "
+    "for a sum of products of degrees 1 to 3, but in general not for a product of sums.",
 }
 
 NAMES = ("x1", "x2", "x3", "x4")

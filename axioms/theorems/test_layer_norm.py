@@ -3,9 +3,9 @@
 Main statements
   13  with its deviation held, LayerNorm gives its input R_k (y_k - b_k) / (y_k + eps s_k) of
       output k; its bias absorbs R_k b_k / (y_k + eps s_k)
-  23  for every f, gradient x input of f(LayerNorm(x)) summed over the channels of a token x is
-      h / (var + h) times the sum of g_k (y_k - b_k), h = norm-epsilon, g = df/dy: 0 as h -> 0 where
-      the channels of x differ
+  23  for every continuously differentiable f, gradient x input of f(LayerNorm(x)) summed over the
+      channels of a token x is h / (var + h) times the sum of g_k (y_k - b_k), h = norm-epsilon,
+      g = df/dy: 0 as h -> 0 where the channels of x differ
   23  Integrated Gradients from the zero vector has the integrand h / S^3 times the sum of
       g_k w_k (x_k - mean), S^2 = t^2 var + h: as h -> 0 it vanishes at every step t > 0, so any
       sum over such steps does; the exact integral of a linear f does not, it stays f(x) - f(0)
@@ -57,9 +57,9 @@ def test_held_deviation_conserves_all_but_the_shares_of_bias_and_stabiliser():
 
 @pytest.mark.theorem(
     23,
-    "For every differentiable function f, gradient times input of f(LayerNorm(x)), summed over the "
-    "channels of x, is exactly h/(var + h) sum_k (y_k - b_k) df/dy_k, where h is norm-epsilon: 0 "
-    "as h -> 0 where the channels of x differ.",
+    "For every continuously differentiable function f, gradient times input of f(LayerNorm(x)), "
+    "summed over the channels of x, is exactly h/(var + h) sum_k (y_k - b_k) df/dy_k, where h is "
+    "norm-epsilon: 0 as h -> 0 where the channels of x differ.",
     "proved",
     scope="3 channels",
 )

@@ -38,8 +38,8 @@ THEMES = {
 DERIVATIONS = {12: ["add", "sum split by absolute value"]}
 MEANINGS = {
     11: "As epsilon -> 0, two linear layers can be folded into one without a change of the "
-    "explanation, if their biases are in the denominators. At finite epsilon the two layers "
-    "absorb more than the one.",
+    "explanation, if their biases are in the denominators. At finite epsilon the two layers pass "
+    "on less along each path through a hidden unit.",
     12: "As epsilon -> 0, sums can be nested and distributed over products without a change of "
     "the explanation. Splitting a sum by absolute values loses the first, and merging products "
     "the second.",

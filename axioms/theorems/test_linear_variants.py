@@ -43,8 +43,8 @@ DERIVATIONS = {
 MEANINGS = {
     26: "The z+ rule looks at positive contributions alone. It is not Leave-One-Out, and it "
     "depends on how linear layers are folded.",
-    27: "The gamma rule lies between Eq. 1 and z+. No gamma > 0 is independent of how linear "
-    "layers are folded.",
+    27: "The gamma rule is Eq. 1 at gamma = 0 and z+ as gamma -> infinity. No gamma > 0 is "
+    "independent of how linear layers are folded.",
     28: "The alpha-beta rule with alpha - beta = 1 and beta > 0 conserves as epsilon -> 0 only "
     "where contributions of both signs exist, and no fixed alpha makes it Eq. 1.",
 }

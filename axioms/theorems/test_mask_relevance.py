@@ -28,11 +28,12 @@ THEMES = {
     56: ["Mask relevance", "Leave-One-Out and patching", "Gradients"],
 }
 MEANINGS = {
-    54: "Relevance of the attention mask is Leave-One-Out in one layer, and without its factors "
-    "the derivative by the mask in a stack. In one row it shares what theorem 18 says of "
-    "Leave-One-Out, and it does not conserve.",
-    55: "Across two layers it misses Leave-One-Out by little where the token itself is attended "
-    "to little, provided that the token's own row does not count.",
+    54: "Relevance of the attention mask is Leave-One-Out in one layer that is read linearly, and "
+    "without its factors the derivative by the mask in a stack. In one row it shares what theorem "
+    "18 says of Leave-One-Out, and it does not conserve.",
+    55: "Across two layers, mask relevance misses Leave-One-Out by little where the token itself "
+    "is attended to little, if the weights of the second layer are given and the token's own row "
+    "does not count.",
     56: "CP-LRP can give a key the sign that Leave-One-Out does not have. Theorem 59 has the "
     "difference.",
 }

@@ -10,8 +10,8 @@ Main statements
       absorbs at the softmax, and nothing else is lost: PA-LRP conserves where AttnLRP does
   70  of the relevance of one score, position receives half, whatever the angles; with keys alone
       turned by the relative angle, which changes no score, it receives a quarter
-  70  over L layers, taking absolute values layer by layer exceeds the signed sum by twice the size
-      of what the layers of negative relevance receive
+  70  absolute values of position by layer exceed the signed sum by twice the size of all negative
+      relevance of layers
   70  position and content of an added encoding exchange c where a constant c moves from one to
       the other, which changes no value: only their sum is explained
 """
@@ -33,10 +33,10 @@ from lrp_axioms.axioms.theorems.positional import POSITION, total
 THEMES = {70: ["Position"]}
 DERIVATIONS = {70: ["product", "add", "scores", "softmax"]}
 MEANINGS = {
-    70: "Positional-aware LRP loses in one head with rotary position what AttnLRP loses at its "
-    "softmax, and nothing else. How much position receives depends on how a rotation is written "
+    70: "In one head whose query is turned, positional-aware LRP loses exactly the relevance that "
+    "AttnLRP loses at the softmax. How much position receives depends on how a rotation is written "
     "and on where an added table has its zero, and absolute values by layer add up to more than "
-    "the logit where a layer has negative relevance.",
+    "the signed sum where a layer has negative relevance.",
 }
 
 G = sp.Symbol("g", real=True)  # relevance per unit of score
@@ -111,12 +111,13 @@ def head():
 
 
 def at_head():
-    """Keys of one channel, which give the scores logarithms: their exponentials are rational."""
+    """Keys that give the scores logarithms: their exponentials are rational."""
     point = {name: x for name, x in at_angles(T, U).items() if name[-1] not in "kn"}
     cos, sin = angle(T)
     query = point["q"] * cos + point["q"] * QUARTER * sin
     logs = generic("e", 2, 1, positive=True).applyfunc(sp.log)
-    keys = (logs / query[0]).row_join(sp.zeros(2, 1))
+    others = generic("k", 2, 1)
+    keys = ((logs - others * query[1]) / query[0]).row_join(others)
     return {**point, "quarter turn": QUARTER, "keys": keys, "v": generic("v", 2, 1)}
 
 
@@ -153,11 +154,12 @@ def test_a_head_with_rotary_position_loses_at_its_softmax_alone():
 
 @pytest.mark.theorem(
     70,
-    "Absolute values of the relevance of position, taken layer by layer and added to that of "
-    "content, exceed R by twice the size of what the layers of negative relevance receive.",
+    "Absolute values of the relevance of position, taken layer by layer, exceed the signed sum by "
+    "twice the size of all negative relevance of layers. Where R is the relevance of one sum of "
+    "content and all positions, content and the absolute values exceed R by as much.",
     "proved",
-    given=["s > 0: sizes of layers"],
-    scope="3 layers, all 8 sign cases",
+    given=["s > 0: sizes of the positions of layers"],
+    scope="3 layers, all 8 sign cases; any number, as |r| - r is 0 or twice the size of r < 0",
 )
 def test_absolute_values_by_layer_exceed_by_twice_what_is_negative():
     layers, content = 3, sp.Symbol("content", real=True)

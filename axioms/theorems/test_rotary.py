@@ -6,7 +6,8 @@ Main statements
   22  held fixed, a rotation is a linear layer (theorem 6), and as eps -> 0 the relevance of q then
       depends on the relative position alone, as the scores do
   22  as products, q and position receive R z / (z + eps sign z) / 2 each, signed: half as eps -> 0
-  22  sums of absolute values conserve only where no two shares differ in sign
+  22  four nonzero shares of position never have one sign, so that their absolute values always add
+      up to more than the size of their signed sum
 """
 
 import itertools
@@ -22,7 +23,8 @@ THEMES = {22: ["Position"]}
 MEANINGS = {
     22: "A rotation that is held fixed passes all relevance on to the query as epsilon -> 0, and "
     "the explanation depends on relative position alone. As a product, position receives half at "
-    "every angle, and absolute values of its shares add up to more where signs differ.",
+    "every angle; if none of its four shares is 0, they have both signs, and their absolute values "
+    "add up to more than the size of their sum.",
 }
 
 EPS = sp.Symbol("epsilon", positive=True)
@@ -58,7 +60,8 @@ def by_products(q, cos, sin, relevance, *, eps, sign=None):
     "With rotations held fixed, the relevance of q and k by Eqs. 1 and 4 depends as epsilon -> 0 "
     "on their relative position alone, as their score does.",
     "proved",
-    scope="queries and keys of 2 channels; all angles but half turns",
+    scope="queries and keys of 2 channels; all angles but half turns, where the score and all "
+    "entries of the turned q and k are not 0",
 )
 def test_relevance_depends_on_relative_position_alone():
     u, v = sp.symbols("u v", real=True)  # tan of half the angles: all points of the circle but one
@@ -98,21 +101,21 @@ def test_the_signed_split_between_query_and_position_conserves():
 
 @pytest.mark.theorem(
     22,
-    "The absolute values of the four nonzero shares of position of a rotary pair sum to the size "
-    "of their signed sum if and only if no two of them differ in sign; otherwise they exceed it by "
-    "twice the smaller of the two sums of one sign.",
+    "As epsilon -> 0, four nonzero shares of position of a rotary pair have both signs. Their "
+    "absolute values exceed the size of their sum by twice the smaller of the two sums of one "
+    "sign.",
     "proved",
     given=["a > 0: sizes of the shares"],
-    scope="the 4 shares of 2 channels; all 16 sign cases",
+    scope="the 4 shares of 2 channels; all 8 possible sign cases",
 )
 def test_absolute_sums_exceed_signed_ones_by_what_cancels():
-    # Any four shares of position occur: these are their halved products at R = z, so z cancels.
-    sizes = sp.symbols("a:4", positive=True)
     z = Q * rotation(COS, SIN)
-    _, found = by_products(Q, COS, SIN, z, eps=0)
-    parts = [a * b / 2 for row in terms(Q, COS, SIN) for a, b in row]
-    assert all(identical(share, part) for share, part in zip(found, parts, strict=True))
-    for signs in itertools.product((1, -1), repeat=4):
+    _, found = by_products(Q, COS, SIN, R, eps=0)
+    # The product of the shares is minus a square, so that one or three shares are negative.
+    product = -((R[0] * R[1] * Q[0] * Q[1] * COS * SIN / (4 * z[0] * z[1])) ** 2)
+    assert identical(sp.prod(found), product)
+    sizes = sp.symbols("a:4", positive=True)
+    for signs in (s for s in itertools.product((1, -1), repeat=4) if sp.prod(s) < 0):
         shares = [s * size for s, size in zip(signs, sizes, strict=True)]
         above = sum(x for x in shares if x.is_positive)
         below = -sum(x for x in shares if x.is_negative)
@@ -120,4 +123,5 @@ def test_absolute_sums_exceed_signed_ones_by_what_cancels():
         assert identical(sum(shares), above - below)
         assert identical(absolute - (above - below), 2 * below)  # where above >= below
         assert identical(absolute - (below - above), 2 * above)  # where below >= above
-        assert (above == 0 or below == 0) == (len(set(signs)) == 1)
+        assert above.is_positive
+        assert below.is_positive  # so that both excesses are above 0

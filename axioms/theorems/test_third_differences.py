@@ -26,7 +26,8 @@ MEANINGS = {
     81: "Leave-One-Outs and interactions of pairs determine the logit if any two words are "
     "missing; for three words and more they miss third differences. Leave-One-Outs count a "
     "joint effect once for each of its words, so they add up to the effect of all words if "
-    "words act alone in every text. Shapley values take half of each interaction off.",
+    "words act alone in every text. A Shapley value is Leave-One-Out less half of the "
+    "interactions, plus a third of the third differences, and so on.",
 }
 
 
