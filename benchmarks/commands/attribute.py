@@ -62,7 +62,7 @@ def attribute(
         check_names("--dtype", [dtype], DTYPES)
         if not output.name:
             raise ValueError(f"--output {output} has no name; pass one, such as results/attribute")
-        # Reports errors in the first block before the model is loaded.
+        # Reports errors in the first texts before the model is loaded.
         texts = read_ahead(streams.texts(file, column=text_column, split=split))
         with loading("the model"):
             from lrp_axioms.benchmarks.experiments import explained

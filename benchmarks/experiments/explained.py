@@ -57,8 +57,8 @@ def explain_texts(
         dtype=str(classifier.model.dtype).removeprefix("torch."),
         variants={method: {"method": method} for method in methods},
     )
-    least = blocks.first_rows(classifier.model.num_parameters())
-    divided = blocks.blocks(texts, least)
+    sizes = blocks.rows(classifier.model.num_parameters())
+    divided = blocks.blocks(texts, *sizes)
     first = next(divided, None)
     if first is None:
         raise ValueError(f"{name} has no records; pass a file that has some")
@@ -67,7 +67,7 @@ def explain_texts(
     classifier = text.placed(classifier, row, engine)
     beyond = [amplification.BESIDE_LOGIT, amplification.BESIDE_GRADIENT, amplification.BESIDE_HELD]
     about = text.of_model(classifier, engine) | {
-        "block": [least, blocks.ROWS[1], blocks.LETTERS],
+        "block": [*sizes, blocks.LETTERS],
         "batch": [*text.SHARD],
         "amplified_beyond": beyond,
     }

@@ -6,8 +6,8 @@ from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 from itertools import chain
 
-ROWS = 512, 2048  # most texts of the first block, and of any: large blocks need less padding
-WORK = 2**33  # texts times parameters of a first block that has more: Python's time shows there
+ROWS = 512, 2048, 4096  # most texts of the first block, of later ones, and for small models
+WORK = 2**34  # texts times parameters of a first block that has more than ROWS[0] texts
 LETTERS = 2**20  # most letters of a block; it has at least one text
 
 
@@ -25,7 +25,7 @@ class Block:
 
 
 def read_ahead(texts: Iterable[str]) -> Iterator[str]:
-    """Returns all texts; reads about the first block of them at once."""
+    """Returns all texts; reads about ``ROWS[0]`` of them at once."""
     texts, held, letters = iter(texts), [], 0
     for text in texts:
         held.append(text)
@@ -35,21 +35,26 @@ def read_ahead(texts: Iterable[str]) -> Iterator[str]:
     return chain(held, texts)
 
 
-def first_rows(parameters: int) -> int:
-    """Returns the most texts of the first block for a model of so many parameters."""
-    return min(max(ROWS[0], WORK // parameters), ROWS[1])
+def rows(parameters: int) -> tuple[int, int]:
+    """Returns the most texts of the first block, and of any, by the parameters of a model.
+
+    Large blocks need less padding, and a small model soon explains one.
+    """
+    least, most, small = ROWS
+    least = max(least, min(WORK // max(parameters, 1), small))
+    return least, max(least, most)
 
 
-def blocks(texts: Iterable[str], least: int) -> Iterator[Block]:
-    """Yields blocks of texts; their ends depend only on ``least`` and the texts before them.
+def blocks(texts: Iterable[str], least: int, most: int) -> Iterator[Block]:
+    """Yields blocks of texts; their ends depend only on the texts before them, and on two numbers.
 
-    A block has a quarter as many texts as all blocks before it, from ``least`` to ``ROWS[1]``, so
+    A block has a quarter as many texts as all blocks before it, from ``least`` to ``most``, so
     that at the end no worker waits long for another.
     """
     first, held, letters = 0, [], 0
     for text in texts:
-        most = min(max(least, first // 4), ROWS[1])
-        if held and (len(held) == most or letters + len(text) > LETTERS):
+        size = min(max(least, first // 4), most)
+        if held and (len(held) == size or letters + len(text) > LETTERS):
             yield block(first, held)
             first, held, letters = first + len(held), [], 0
         held.append(text)

@@ -124,7 +124,7 @@ def test_files_of_columns_are_read(run, suffix, tmp_path):
 
 
 def test_a_stopped_run_goes_on_and_another_file_is_not_mixed_in(run, file, tmp_path, monkeypatch):
-    monkeypatch.setattr(blocks, "ROWS", (1, 1))
+    monkeypatch.setattr(blocks, "ROWS", (1, 1, 1))
     monkeypatch.setattr(manifest, "SIZE", 1)
     folder = tmp_path / "found"
     assert run("attribute", file, "--output", folder)[0] == 0

@@ -274,7 +274,7 @@ def test_an_address_without_a_cluster_is_named_within_seconds(run, tmp_path, mon
 
 @pytest.mark.usefixtures("started", "one_thread")
 def test_the_texts_of_a_file_are_explained_on_the_cluster_as_here(run, tmp_path, monkeypatch):
-    monkeypatch.setattr(blocks, "ROWS", (1, 1))
+    monkeypatch.setattr(blocks, "ROWS", (1, 1, 1))
     monkeypatch.setattr(manifest, "SIZE", 1)
     file = tmp_path / "reviews.txt"
     file.write_text("a fine film\nnot bad , but far too long\ndull\n", "utf-8")

@@ -46,7 +46,7 @@ def explained(run, tmp_path, monkeypatch):
     monkeypatch.setattr(models, "load", lambda *_, **__: classifier)
     monkeypatch.setattr(experiment, "explain_block", explained_once)
     monkeypatch.setattr(experiment.text, "check", lambda *_: None)
-    monkeypatch.setattr(blocks, "ROWS", (1, 1))
+    monkeypatch.setattr(blocks, "ROWS", (1, 1, 1))
     monkeypatch.setattr(manifest, "SECONDS", -1)
     file = tmp_path / "texts.txt"
     file.write_text("\n".join(TEXTS))

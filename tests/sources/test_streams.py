@@ -106,12 +106,12 @@ def test_of_endless_faults_the_first_are_kept_and_all_are_counted():
 
 def test_blocks_depend_on_the_texts_before_them_alone():
     texts = ["a" * (n % 7 + 1) for n in range(12000)]
-    found = list(blocks.blocks(texts, 512))
+    found = list(blocks.blocks(texts, 512, 2048))
     ends = [512, 1024, 1536, 2048, 2560, 3200, 4000, 5000, 6250, 7812, 9765, 11813, 12000]
     assert [each.end for each in found] == ends
     assert [each.first for each in found] == [0, *ends[:-1]]
     assert [text for each in found for text in each.content] == texts
-    assert list(blocks.blocks(iter(texts[:1030]), 512))[:2] == found[:2]
+    assert list(blocks.blocks(iter(texts[:1030]), 512, 2048))[:2] == found[:2]
     assert found[0].sha256 != blocks.block(0, [*texts[:511], "b"]).sha256
 
 
@@ -128,10 +128,10 @@ def test_few_letters_are_read_ahead(size, count):
 
 def test_long_texts_make_small_blocks_of_at_least_one():
     huge = "a" * (blocks.LETTERS + 1)
-    found = blocks.blocks(["a", huge, huge, "b", "c" * 9, "d"], 512)
+    found = blocks.blocks(["a", huge, huge, "b", "c" * 9, "d"], 512, 2048)
     assert [each.end - each.first for each in found] == [1, 1, 1, 3]
 
 
 def test_a_small_model_gets_large_blocks_at_once():
-    millions = {0.01: 2048, 3.5: 2048, 8: 1073, 22: 512, 110: 512}
-    assert {n: blocks.first_rows(int(n * 1e6)) for n in millions} == millions
+    millions = {0.01: (4096, 4096), 8: (2147, 2147), 22: (780, 2048), 110: (512, 2048)}
+    assert {n: blocks.rows(int(n * 1e6)) for n in millions} == millions

@@ -27,7 +27,7 @@ from lrp_axioms.benchmarks.running import manifest
 from lrp_axioms.benchmarks.running.folders import MANIFEST
 
 VICTIMS = "worker", "node", "command"
-TEXTS, ROWS = 6000, (32, 32)
+TEXTS, ROWS = 6000, (32, 32, 32)
 PART = 40_000  # bytes: parts are made all the time
 LONGEST = 6.0  # seconds from a sign of life to a kill
 PATIENCE = 300  # seconds without any
