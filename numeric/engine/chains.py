@@ -27,7 +27,7 @@ def root_of(x: Tensor) -> Tensor:
 def roots(x: Tensor) -> Iterator[Tensor]:
     """Yields the roots of ``x``: the nearest, then roots behind linear steps, nearest first."""
     what = mark(x)
-    if type(what) is not Chain or (what.stale and not what.curved):
+    if type(what) is not Chain or (not what.curved and (what.stale or x._version != what.made)):
         yield x
         return
     if what.shifts and not what.curved:
@@ -76,6 +76,7 @@ def extend_chain(use: Use, root: Tensor, *, curved: bool, out: Tensor | None = N
     version = min((c[-1].version for c in between if c), default=root._version)
     chain = Chain(root, replay, key, curved=curved, version=version)
     bent = any(cut.chain.curved for cut in cuts(root))
+    chain.made = out._version
     chain.shifts = use.call.role in (ADD, SUBTRACT) and not bent
     varies = [n for n, c in enumerate(between) if c is not None]
     chain.exponential = varies == [EXPONENTS.get(use.name)] or (

@@ -53,9 +53,12 @@ from lrp_axioms.numeric.engine.protocol import Rules
 from lrp_axioms.numeric.engine.refusals import FOREIGN, HELD_PART, UNSEEN
 from lrp_axioms.numeric.engine.rotary import Turned
 from lrp_axioms.numeric.engine.rulebook import Rulebook
-from lrp_axioms.numeric.engine.settled import hold_tensors, run
+from lrp_axioms.numeric.engine.settled import replaced, run
 from lrp_axioms.numeric.models.places import Places, layer_of
 from lrp_axioms.numeric.models.scans import scans, selector_ids
+
+# Moves that change a tensor in place, and no value of it.
+RESHAPES = ("unsqueeze_", "squeeze_", "transpose_")
 
 
 class Propagation(Block):
@@ -152,14 +155,25 @@ class Propagation(Block):
             args, kwargs = in_order(args, kwargs)
             carrying = reached(args) + reached(kwargs.values())
         if carrying and self.holds and (fixed := selector_ids()):
-            args, kwargs, carrying = hold_tensors(fixed, args, kwargs, carrying)
+            # The recurrence is linear while its selection is held (theorem 72).
+            held = {id(x): x.detach() for x in carrying if id(x) in fixed}
+            args, kwargs, carrying = replaced(held, args, kwargs, carrying)
         if not carrying:
             return self.constant(call, func, args, kwargs)
         if not torch.is_grad_enabled():  # its results have no relevance
             return func(*args, **kwargs)
+        target = args[0] if call.fills and call.name not in RESHAPES else None
+        new = {}
         for x in carrying:
             if found := foreign(type(x.grad_fn)):
                 self.book.refuse(FOREIGN, *found)
+            what = mark(x)
+            if type(what) is Chain and what.curved and (x is target or x._version != what.made):
+                new[id(x)] = self.book.settle(x)  # views of x are views of it, and show writes
+        if new:
+            args, kwargs, carrying = replaced(new, args, kwargs, carrying)
+            if not carrying:  # a held value was written
+                return self.constant(call, func, args, kwargs)
         if kwargs and kwargs.get("inplace"):
             kwargs = kwargs | {"inplace": False}
         use = Use(call, call.instead or func, args, kwargs, carrying)
@@ -194,7 +208,7 @@ class Propagation(Block):
         return out
 
     def _fill(self, engine: Rules, use: Use) -> Any:
-        """Moves a value into an activation, after the rule that waited there has acted."""
+        """Moves a value into an activation."""
         x, *at = use.args
         if HELD in map(mark, at):
             every = at[0] is Ellipsis or (type(at[0]) is slice and at[0] == slice(None))
@@ -202,29 +216,43 @@ class Propagation(Block):
                 return self._write(x, lambda: at[-1])
             engine.refuse(HELD_PART)
             return run(engine, use)
-        if is_curved(x):
-            self._write(x, lambda: engine.settle(x))
+        if is_curved(x):  # and gets another shape
+            value = engine.settle(x)
+            self._open(x)
+            self.written(x, value, None)
         elif type(mark(x)) is Chain:
             marked(x, None)
         return handlers.move(engine, use)
 
+    def _open(self, x: Tensor) -> None:
+        """Lets code write into ``x``: torch refuses to write to a leaf with a gradient."""
+        if is_curved(x):
+            x.requires_grad_(requires_grad=False)  # type: ignore[call-arg]  # the stub says mode
+
     def _write(self, x: Tensor, act: Callable[[], Tensor]) -> Tensor:
         """Writes the result of ``act`` into ``x``; its gradient may need the old value of ``x``."""
+        seen = mark(x).settled if is_curved(x) else None
         with saved_tensors_hooks(lambda y: y.detach().clone(), lambda y: y):
             value = act()
             what = mark(value)
             if type(what) is Chain:
                 goes_on = what.root is not x and what.curved == is_curved(x) and carries(x)
                 value, what = (value, what) if goes_on else (self.book.settle(value), None)
-        if is_curved(x):
-            # Otherwise torch would refuse to write to this leaf.
-            x.requires_grad_(requires_grad=False)  # type: ignore[call-arg]  # the stub says mode
+            if seen is not None:  # its views show the write
+                self.written(seen, self.book.settle(value), HELD if what == HELD else None)
+                if type(what) is Chain:
+                    what.settled, what.made = seen, x._version
+                    marked(x, what)
+                return x
+        self._open(x)
         return self.written(x, value, what)
 
     def written(self, x: Tensor, value: Tensor, what: Any) -> Tensor:
         """Copies a value and its mark into ``x``."""
         curved = is_curved(value)
         x.copy_(value.detach() if curved else value)
+        if type(what) is Chain:
+            what.made = x._version
         if curved:
             x.requires_grad_()
         elif what == HELD and x._base is not None:

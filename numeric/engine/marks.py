@@ -58,12 +58,13 @@ class Chain:
     the rule of the whole chain.  It requires a gradient only so that results of code that torch
     functions do not show have one, and are found out.  ``replay`` computes the function of any
     other root; ``key`` identifies the function, wherever the root comes from.
-    ``version`` tells whether code has written into the root since.
+    ``version`` tells whether code has written into the root since, and ``made`` whether code has
+    written into the values of the function, such as through a view of ``settled``.
     """
 
     __slots__ = (
-        "curved", "exponential", "floor", "key", "places", "replay", "root", "settled", "shifts",
-        "uses", "version",
+        "curved", "exponential", "floor", "key", "made", "places", "replay", "root", "settled",
+        "shifts", "uses", "version",
     )  # fmt: skip
 
     def __init__(
@@ -77,6 +78,7 @@ class Chain:
     ) -> None:
         self.root, self.replay, self.key, self.curved = root, replay, key, curved
         self.version = version
+        self.made = 0  # version of the marked tensor when it got this mark
         self.settled: Tensor | None = None
         self.places: Sequence[Operation] = []  # places where it was computed, if they are needed
         self.uses = 0

@@ -100,17 +100,17 @@ class Rulebook:
     def _of_chain(self, chain: Chain, y: Tensor) -> Tensor:
         if chain.exponential:
             self.refuse(EXPONENTIAL)
-        if chain.stale:
+        if chain.stale or y._version != chain.made:
             self.refuse(STALE, chain.key[0])
         if self.rule(kinds.ACTIVATION, chain.places) == kinds.GRADIENT:
-            return chain.replay(chain.root)
+            return rules.in_place_of(y, chain.replay(chain.root))
         bent = False  # whether a curved step lies behind this cut
         for cut in reversed(list(cuts(y))):
             bent = bent or cut.chain.curved
             if bent and cut.shifts():
                 cut.met()
         if chain.key in SQUARES:  # its slope y / x is x
-            return chain.root * chain.root.detach()
+            return rules.in_place_of(y, chain.root * chain.root.detach())
         y = y.detach()  # otherwise the graph would keep it
         value, slope = chain.at_zero()
         if value is None:

@@ -58,6 +58,18 @@ def _slope(x: Tensor, y: Tensor, slope_at_zero: float | Tensor) -> Tensor:
     return slope.nan_to_num_(nan=slope_at_zero, posinf=pole, neginf=pole)
 
 
+class _InPlaceOf(torch.autograd.Function):
+    apply: Callable[..., Tensor]
+
+    @staticmethod
+    def forward(ctx: Any, y: Tensor, value: Tensor) -> Tensor:
+        return y.detach()
+
+    @staticmethod
+    def backward(ctx: Any, c: Tensor) -> tuple[None, Tensor]:
+        return None, c
+
+
 class _Quantised(torch.autograd.Function):
     apply: Callable[..., Tensor]
 
@@ -108,6 +120,11 @@ def scale(x: Tensor, factor: float | Tensor) -> Tensor:
 def scale_each(xs: Sequence[Tensor], factors: Sequence[float | Tensor]) -> tuple[Tensor, ...]:
     """Scales the cotangents of ``xs`` by factors other than 0, in one step of the backward pass."""
     return _Scale.apply(factors, *xs)
+
+
+def in_place_of(y: Tensor, value: Tensor) -> Tensor:
+    """Returns ``value`` in the memory of ``y``, which has equal entries."""
+    return _InPlaceOf.apply(y.detach(), value)
 
 
 def wide(x: Tensor) -> Tensor:

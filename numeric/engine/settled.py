@@ -1,5 +1,6 @@
 """Runs torch functions on arguments whose rules have acted."""
 
+from collections.abc import Mapping, Sequence
 from typing import Any
 
 import torch
@@ -53,14 +54,10 @@ def _widen(x: Any) -> Any:
     return x.detach().double() if narrowed else x
 
 
-def hold_tensors(
-    fixed: set[int], args: Args, kwargs: Kwargs, carrying: list[Tensor]
+def replaced(
+    new: Mapping[int, Tensor], args: Args, kwargs: Kwargs, carrying: Sequence[Tensor]
 ) -> tuple[Args, Kwargs, list[Tensor]]:
-    """Holds the tensors in ``fixed``; returns the arguments, and the tensors that still carry.
-
-    The recurrence of a state space model is linear while its selection is held (theorem 72).
-    """
-    held = {id(x): x.detach() for x in carrying if id(x) in fixed}
-    named = exchanged(tuple(kwargs.values()), held)
-    carrying = [x for x in carrying if id(x) not in held]
-    return exchanged(args, held), dict(zip(kwargs, named, strict=True)), carrying
+    """Replaces arguments by ``new``, which is by identity; lists the arguments that still carry."""
+    named = exchanged(tuple(kwargs.values()), new)
+    still = [y for x in carrying if (y := new.get(id(x), x)).requires_grad]
+    return exchanged(args, new), dict(zip(kwargs, named, strict=True)), still

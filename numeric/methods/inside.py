@@ -55,7 +55,9 @@ class Inside:
     def _cut(self, path: str, copy: Tensor, x: Tensor) -> Tensor:
         reason = "returns a step of a function whose rule is for the whole"
         met = partial(self.problems.setdefault, path, reason)
-        return marked(copy, Cut(mark(x), met)) if type(mark(x)) is Chain else copy
+        what = mark(x)
+        is_function = type(what) is Chain and x._version == what.made
+        return marked(copy, Cut(what, met)) if is_function else copy
 
     def tensors(self) -> list[Tensor]:
         return [x for _, x in self.calls if x is not None]
