@@ -5,7 +5,6 @@ from dataclasses import replace
 import pytest
 import torch
 
-from benchmarks.sources import models
 from numeric import explain
 from numeric.results.words import units
 
@@ -13,18 +12,13 @@ TEXTS = ["unbelievably slow, but heartwarming! we didn't mind.", "a fine film"]
 
 
 @pytest.fixture(scope="module")
-def tokenizer():
-    return models.load("embedded").tokenizer
-
-
-@pytest.fixture(scope="module")
-def found(tokenizer):
-    return explain(models.load("embedded").model, tokenizer, TEXTS)
+def found(loaded):
+    return explain(loaded.model, loaded.tokenizer, TEXTS)
 
 
 @pytest.mark.parametrize("unit", ["word", "sentence"])
-def test_the_relevance_of_a_unit_is_the_sum_of_its_tokens(found, tokenizer, unit):
-    whole = found.by(unit, tokenizer)
+def test_the_relevance_of_a_unit_is_the_sum_of_its_tokens(loaded, found, unit):
+    whole = found.by(unit, loaded.tokenizer)
     for n in range(len(TEXTS)):
         tokens = iter(found.lines(n))
         for _, name, value in whole.lines(n):
@@ -43,14 +37,14 @@ def test_vowel_signs_and_accents_are_parts_of_their_words():
     assert units(tokens, "word") == [0, 0, 0, 1, 1, 1, 2, 2, 2, 3]
 
 
-def test_words_are_those_of_a_reader(found, tokenizer):
-    words = [name for _, name, _ in found.by("word", tokenizer).lines(0)]
+def test_words_are_those_of_a_reader(loaded, found):
+    words = [name for _, name, _ in found.by("word", loaded.tokenizer).lines(0)]
     assert {"unbelievably", "heartwarming", "slow", ",", "!"} <= set(words)
     assert words[0] == "[CLS]"
 
 
-def test_what_has_no_words_is_refused(found, tokenizer):
+def test_what_has_no_words_is_refused(loaded, found):
     with pytest.raises(ValueError, match="by='letter': pass one of word, sentence"):
-        found.by("letter", tokenizer)
+        found.by("letter", loaded.tokenizer)
     with pytest.raises(ValueError, match="tokens are not known: pass tokenizer=tokenizer"):
-        replace(found, tokens=None).by("word", tokenizer)
+        replace(found, tokens=None).by("word", loaded.tokenizer)

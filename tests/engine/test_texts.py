@@ -11,7 +11,6 @@ from torch import nn
 from transformers import Qwen2VLConfig, Qwen2VLForConditionalGeneration
 
 from axioms.composites import ATTNLRP
-from benchmarks.sources import models
 from numeric import (
     assert_conserves,
     attribute,
@@ -37,12 +36,15 @@ ALLOWED = {
 }  # fmt: skip
 
 
+@pytest.fixture(scope="module")
+def listed(loaded):
+    return explain(loaded.model, loaded.tokenizer, TEXTS)
+
+
 @pytest.mark.parametrize("name", ALLOWED)
-def test_texts_may_come_in_any_order_that_is_one(loaded, name):
+def test_texts_may_come_in_any_order_that_is_one(loaded, listed, name):
     found = explain(loaded.model, loaded.tokenizer, ALLOWED[name]())
-    assert torch.equal(
-        found.relevance[:2], explain(loaded.model, loaded.tokenizer, TEXTS).relevance
-    )
+    assert torch.equal(found.relevance[:2], listed.relevance)
 
 
 CHAT = [{"role": "user", "content": "good"}]
@@ -107,13 +109,17 @@ PROMPTS = {
 }  # fmt: skip
 
 
+@pytest.fixture(scope="module")
+def prompted(lm):
+    return explain_generation(lm.model, lm.tokenizer, PROMPT, max_new_tokens=1)
+
+
 @pytest.mark.parametrize("name", PROMPTS)
-def test_a_prompt_is_read_as_its_text_with_one_token_that_begins_it(lm, name):
-    of = lm.model, lm.tokenizer
-    found = explain_generation(*of, PROMPTS[name](lm.tokenizer), max_new_tokens=1)
-    want = explain_generation(*of, PROMPT, max_new_tokens=1)
-    assert found.tokens == want.tokens
-    assert torch.equal(found.relevance, want.relevance)
+def test_a_prompt_is_read_as_its_text_with_one_token_that_begins_it(lm, prompted, name):
+    prompt = PROMPTS[name](lm.tokenizer)
+    found = explain_generation(lm.model, lm.tokenizer, prompt, max_new_tokens=1)
+    assert found.tokens == prompted.tokens
+    assert torch.equal(found.relevance, prompted.relevance)
 
 
 NO_PROMPT = {
@@ -158,10 +164,8 @@ ENTRANCES = {
     "sweep": lambda *given: sweep(*given, [ATTNLRP]),
     "propagation": lambda model, _: propagation(model),
     "compiled": lambda model, _: compiled(model).__enter__(),
-    "explain": lambda model, _: explain(model, models.load("embedded").tokenizer, "good"),
-    "explain_generation": lambda model, _: explain_generation(
-        model, models.load("embedded").tokenizer, "good"
-    ),
+    "explain": lambda *given: explain(*given, "good"),
+    "explain_generation": lambda *given: explain_generation(*given, "good"),
 }  # fmt: skip
 INSTEAD = "pass the Transformers model in it, model."
 AROUND = {
@@ -179,9 +183,11 @@ AROUND = {
 @pytest.mark.parametrize("around", AROUND)
 def test_what_is_around_a_model_is_refused_by_every_entrance(loaded, name, around):
     wrap, says = AROUND[around]
-    inputs = loaded.tokenizer("good", return_tensors="pt")
+    given = loaded.tokenizer
+    if not name.startswith("explain"):
+        given = given("good", return_tensors="pt")
     with pytest.raises(ValueError) as caught:  # noqa: PT011
-        ENTRANCES[name](wrap(loaded.model), inputs)
+        ENTRANCES[name](wrap(loaded.model), given)
     said(str(caught.value), says)
 
 

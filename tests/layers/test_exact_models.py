@@ -88,27 +88,27 @@ def induction():
     return llama(letters, answers, heads=[before, match], norms=[5, 8])
 
 
-def proved(point, composite, root=None, **values):
+def proved(swept, b=0, c=0):
     """Shares of the output that every fact and the question have by the theorem's own sweep."""
-    output, facts, question = exact.by_token(point, composite, root)
-    at = {exact.B: values.get("b", 0), exact.P: SHARP}
-    at |= {exact.F: sp.exp(values.get("c", 0))}
+    output, facts, question = swept
+    at = {exact.B: b, exact.P: SHARP, exact.F: sp.exp(c)}
     numbers = [sp.sympify(x).subs(at).evalf() for x in (output, *facts, question)]
     return torch.tensor([float(x / numbers[0]) for x in numbers[1:]], dtype=torch.float64)
 
 
 @pytest.mark.parametrize("composite", [ATTNLRP, CP_LRP], ids=lambda composite: composite.name)
-@pytest.mark.parametrize("values", [{}, {"b": -0.5, "c": -10}], ids=["plain", "with constants"])
-def test_a_llama_recalls_and_has_the_relevance_that_is_proved(composite, values):
-    model = recall(**values)
+def test_a_llama_recalls_and_has_the_relevance_that_is_proved(composite):
+    models = [(values, recall(**values)) for values in ({}, {"b": -0.5, "c": -10})]
     for things, asked in exact.PROMPTS:
         ids = [2 * n + THINGS.index(thing) for n, thing in enumerate(things)] + [8 + asked]
         inputs = {"input_ids": torch.tensor([ids])}
         answer = 12 + THINGS.index(things[asked])
-        assert model(**inputs).logits[0, -1].argmax() == answer
-        found = attribute(model, inputs, composite, 12)
-        expected = proved(exact.prompt(things, asked), composite, **values)
-        assert torch.allclose(found.relevance[0] / found.logit, expected, **CLOSE)
+        swept = exact.by_token(exact.prompt(things, asked), composite)
+        for values, model in models:
+            assert model(**inputs).logits[0, -1].argmax() == answer
+            found = attribute(model, inputs, composite, 12)
+            expected = proved(swept, **values)
+            assert torch.allclose(found.relevance[0] / found.logit, expected, **CLOSE), values
 
 
 def test_gradient_x_input_is_zero_at_every_fact():
@@ -124,5 +124,5 @@ def test_a_llama_continues_a_text_and_has_the_relevance_that_is_proved(composite
     inputs = {"input_ids": torch.tensor([[0, 1, 2, 4 + 1]])}
     assert model(**inputs).logits[0, -1].argmax() == 8 + 2
     found = attribute(model, inputs, composite, 8 + 2)
-    expected = proved(point, composite, root)
+    expected = proved(exact.by_token(point, composite, root))
     assert torch.allclose(found.relevance[0] / found.logit, expected, **CLOSE)

@@ -5,7 +5,6 @@ from itertools import pairwise
 import pytest
 import torch
 
-from benchmarks.sources import models
 from numeric import attribute
 from numeric.attribution import attribute_each
 from numeric.targets import logit
@@ -23,23 +22,18 @@ TEXTS = [
 
 
 @pytest.fixture(scope="module")
-def classifier():
-    return models.load("embedded")
+def inputs(loaded):
+    return loaded.tokenizer(TEXTS, return_tensors="pt", padding=True)
 
 
 @pytest.fixture(scope="module")
-def inputs(classifier):
-    return classifier.tokenizer(TEXTS, return_tensors="pt", padding=True)
+def exact(loaded, inputs):
+    return attribute(loaded.model, inputs, "loo").relevance
 
 
 @pytest.fixture(scope="module")
-def exact(classifier, inputs):
-    return attribute(classifier.model, inputs, "loo").relevance
-
-
-@pytest.fixture(scope="module")
-def first_order(classifier, inputs):
-    return attribute(classifier.model, inputs, "mask-relevance", heads=True)
+def first_order(loaded, inputs):
+    return attribute(loaded.model, inputs, "mask-relevance", heads=True)
 
 
 ALL_TOKENS = [("loo", "roberta"), *(("budgeted-loo", x) for x in ("bert", "roberta", "llama"))]
@@ -58,11 +52,11 @@ def test_a_budget_of_all_tokens_is_leave_one_out(method, name):
 
 
 def test_what_is_read_and_tokens_of_most_flow_are_left_out_and_the_others_keep_their_relevance(
-    classifier, inputs, exact, first_order
+    loaded, inputs, exact, first_order
 ):
     flow = first_order.details["heads"].abs().sum(dim=(1, 2))
     for budget in (1, 3, 5):
-        found = attribute(classifier.model, inputs, "budgeted-loo", budget=budget)
+        found = attribute(loaded.model, inputs, "budgeted-loo", budget=budget)
         alone = found.details["by_token"] == 1
         want = torch.zeros_like(alone)
         for row, own in enumerate(flow.index_fill(1, torch.tensor([0]), torch.inf)):  # [CLS]
@@ -88,10 +82,10 @@ def test_the_token_that_is_read_comes_first(name):
         assert (sure - exact).abs().max() <= 1e-3
 
 
-def test_a_text_shorter_than_the_budget_is_exact_beside_longer_ones(classifier, inputs, exact):
-    found = attribute(classifier.model, inputs, "budgeted-loo", budget=6)
+def test_a_text_shorter_than_the_budget_is_exact_beside_longer_ones(loaded, inputs, exact):
+    found = attribute(loaded.model, inputs, "budgeted-loo", budget=6)
     assert found.details["passes"].tolist() == [6, 6, 6]
-    found = attribute(classifier.model, inputs, "budgeted-loo", budget=10)
+    found = attribute(loaded.model, inputs, "budgeted-loo", budget=10)
     assert found.details["passes"].tolist() == [10, 6, 10]
     close(found.relevance[1], exact[1], tolerance=1e-5)
 
@@ -106,10 +100,10 @@ def assert_errors_are_of_the_flow(found, missed, flow):
 
 
 def test_an_error_is_the_flow_of_a_token_by_the_errors_of_those_left_out(
-    classifier, inputs, exact, first_order
+    loaded, inputs, exact, first_order
 ):
     flow = first_order.details["heads"].abs().sum(dim=(1, 2))
-    found = attribute(classifier.model, inputs, "budgeted-loo", budget=3)
+    found = attribute(loaded.model, inputs, "budgeted-loo", budget=3)
     assert_errors_are_of_the_flow(found, exact - first_order.relevance, flow)
 
 
@@ -129,12 +123,11 @@ def test_a_token_without_a_flow_says_nothing_of_the_errors_of_others(side):
 
 
 @pytest.fixture(scope="module")
-def prompts():
+def prompts(lm):
     """The embedded language model, three prompts of one length, and the words that come next."""
-    found = models.load("embedded-lm")
     texts = ["anna apple bert pen ; anna", "carl egg dora ink ; dora", "( [ ] < > ;"]
-    answers = found.tokenizer.convert_tokens_to_ids(["apple", "ink", ")"])
-    return found.model, found.tokenizer(texts, return_tensors="pt", padding=True), answers
+    answers = lm.tokenizer.convert_tokens_to_ids(["apple", "ink", ")"])
+    return lm.model, lm.tokenizer(texts, return_tensors="pt", padding=True), answers
 
 
 def of_prompts(prompts, method, **options):
@@ -167,10 +160,10 @@ def test_no_token_behind_the_row_that_is_read_is_left_out_or_has_an_error(prompt
     close(sure.relevance, exact, tolerance=1e-4)
 
 
-def test_tokens_are_left_out_until_no_error_is_larger_than_the_tolerance(classifier, inputs):
+def test_tokens_are_left_out_until_no_error_is_larger_than_the_tolerance(loaded, inputs):
     passes = []
     for tolerance in (10.0, 0.3, 0.1, 0.03, 0.0):
-        found = attribute(classifier.model, inputs, "budgeted-loo", tolerance=tolerance)
+        found = attribute(loaded.model, inputs, "budgeted-loo", tolerance=tolerance)
         assert (found.details["error"] <= tolerance).all()
         passes.append(found.details["passes"])
     assert passes[0].tolist() == [4, 4, 4]
@@ -179,29 +172,29 @@ def test_tokens_are_left_out_until_no_error_is_larger_than_the_tolerance(classif
     assert (passes[2] > passes[0]).any()
 
 
-def test_a_budget_ends_what_a_tolerance_asks_for(classifier, inputs):
-    found = attribute(classifier.model, inputs, "budgeted-loo", tolerance=0.0, budget=5)
+def test_a_budget_ends_what_a_tolerance_asks_for(loaded, inputs):
+    found = attribute(loaded.model, inputs, "budgeted-loo", tolerance=0.0, budget=5)
     assert found.details["passes"].tolist() == [5, 5, 5]
     assert (found.details["error"] > 0).any(dim=1).tolist() == [True] * 3
 
 
-def test_padding_changes_nothing(classifier, inputs):
-    together = attribute(classifier.model, inputs, "budgeted-loo", budget=3)
+def test_padding_changes_nothing(loaded, inputs):
+    together = attribute(loaded.model, inputs, "budgeted-loo", budget=3)
     for row, text in enumerate(TEXTS):
-        own = classifier.tokenizer([text], return_tensors="pt")
-        alone = attribute(classifier.model, own, "budgeted-loo", budget=3).relevance[0]
+        own = loaded.tokenizer([text], return_tensors="pt")
+        alone = attribute(loaded.model, own, "budgeted-loo", budget=3).relevance[0]
         close(together.relevance[row, : len(alone)], alone, tolerance=1e-4)
         assert (together.relevance[row, len(alone) :] == 0).all()
 
 
-def test_every_target_has_its_own_losses_at_the_same_tokens(classifier, inputs, exact):
+def test_every_target_has_its_own_losses_at_the_same_tokens(loaded, inputs, exact):
     found = attribute_each(
-        classifier.model, inputs, "budgeted-loo", targets=[logit(0), logit(1)], budget=3
+        loaded.model, inputs, "budgeted-loo", targets=[logit(0), logit(1)], budget=3
     )
     alone = found[0].details["by_token"] == 1
     assert torch.equal(found[0].details["by_token"], found[1].details["by_token"])
     for n, each in enumerate(found):
-        want = attribute(classifier.model, inputs, "loo", target=n).relevance
+        want = attribute(loaded.model, inputs, "loo", target=n).relevance
         close(each.relevance[alone], want[alone], tolerance=1e-5)
 
 

@@ -21,12 +21,17 @@ TEXTS = {
     "embedded-lm": "anna apple bert pen carl map ; bert",
     "embedded-english": "Anna put the key in the box. The key is in the",
 }
-UNITS = {"embedded": "word", "embedded-lm": "token", "embedded-english": "sentence"}
+UNITS = {"embedded": "word", "embedded-lm": "token", "embedded-english": "word"}
 
 
 @pytest.fixture(scope="module", params=TEXTS)
-def loaded(request):
+def each_model(request):
     return models.load(request.param)
+
+
+@pytest.fixture(scope="module")
+def exact(each_model):
+    return run(each_model)
 
 
 def run(loaded, text=None, **options):
@@ -61,15 +66,15 @@ def columns(loaded, text, found):
 
 
 @pytest.mark.parametrize("by", ["token", "word"])
-def test_pairs_parts_and_groups_are_the_plain_loop(loaded, by):
-    text = TEXTS[loaded.name]
-    found = run(loaded, by=by)
+def test_pairs_parts_and_groups_are_the_plain_loop(each_model, by):
+    text = TEXTS[each_model.name]
+    found = run(each_model, by=by)
     target = int(found.target[0])
-    own = columns(loaded, text, found)
-    whole = plain(loaded, text, [], target)
+    own = columns(each_model, text, found)
+    whole = plain(each_model, text, [], target)
 
     def lost(parts):
-        return whole - plain(loaded, text, [column for n in parts for column in own[n]], target)
+        return whole - plain(each_model, text, [column for n in parts for column in own[n]], target)
 
     assert abs(found.logit[0] - whole) < 1e-4
     alone = [lost([n]) for n in range(len(own))]
@@ -85,17 +90,17 @@ def test_pairs_parts_and_groups_are_the_plain_loop(loaded, by):
         assert loss != loss if len(parts) == len(own) else abs(lost(parts) - loss) < 1e-4
 
 
-def test_interactions_are_symmetric_and_linear_in_the_target(loaded):
-    one, other = (run(loaded, target=logit(n)) for n in (0, 1))
-    both = run(loaded, target=logit(1) - logit(0))
+def test_interactions_are_symmetric_and_linear_in_the_target(each_model):
+    one, other = (run(each_model, target=logit(n)) for n in (0, 1))
+    both = run(each_model, target=logit(1) - logit(0))
     assert torch.equal(one.pairs, one.pairs.mT)
     assert (one.pairs.diagonal() == 0).all()
     close(both.pairs, other.pairs - one.pairs, tolerance=1e-4)
 
 
-def test_pairs_explain_all_texts_without_two_parts(loaded):
+def test_pairs_explain_all_texts_without_two_parts(each_model):
     """Leave-One-Out and pairs determine the logit where at most two parts are missing."""
-    found = run(loaded, by=UNITS[loaded.name] if loaded.name != "embedded-english" else "word")
+    found = run(each_model, by=UNITS[each_model.name])
     count = len(found.names)
     sets = torch.eye(count, dtype=torch.bool)[:, None] | torch.eye(count, dtype=torch.bool)
     sets = sets.flatten(0, 1)
@@ -108,8 +113,8 @@ def test_pairs_explain_all_texts_without_two_parts(loaded):
     close(by_pairs, twice.flatten(), tolerance=1e-4)
 
 
-def test_a_short_text_is_explained_by_its_pairs():
-    found = run(models.load(), "not a bad film")
+def test_a_short_text_is_explained_by_its_pairs(loaded):
+    found = run(loaded, "not a bad film")
     assert abs(found.explained["pairs"] - 1) < 1e-6
     assert found.explained["parts"] < found.explained["groups"] < 1
     (first, second, value), *_ = found.largest()
@@ -117,20 +122,19 @@ def test_a_short_text_is_explained_by_its_pairs():
     assert value > 10
 
 
-def test_estimates_of_all_pairs_are_exact(loaded):
-    exact = run(loaded)
+def test_estimates_of_all_pairs_are_exact(each_model, exact):
     count = len(exact.names)
-    found = run(loaded, pairs="estimated", budget=count * count)
+    found = run(each_model, pairs="estimated", budget=count * count)
     close(found.pairs, exact.pairs, tolerance=1e-4)
     assert found.details["by_loss"].sum() == count * (count - 1)
 
 
-def test_estimates_are_differences_of_mask_relevance(loaded):
+def test_estimates_are_differences_of_mask_relevance(each_model, exact):
     """Pairs that were left out are exact; every other one is an estimate, and is told apart."""
-    exact, found = run(loaded), run(loaded, pairs="estimated")
-    text, target = TEXTS[loaded.name], int(found.target[0])
-    batch = dict(loaded.tokenizer([text], return_tensors="pt"))
-    read = 0 if loaded.name == "embedded" else len(found.names) - 1
+    found = run(each_model, pairs="estimated")
+    text, target = TEXTS[each_model.name], int(found.target[0])
+    batch = dict(each_model.tokenizer([text], return_tensors="pt"))
+    read = 0 if each_model.name == "embedded" else len(found.names) - 1
     nowhere = torch.full(
         (len(found.names),), torch.nan
     )  # a batch without the read token is refused
@@ -139,7 +143,7 @@ def test_estimates_are_differences_of_mask_relevance(loaded):
         mask = torch.ones_like(batch["input_ids"])
         mask[0, [] if hidden is None else hidden] = 0
         own = lambda batch: attribute(
-            loaded.model, batch, "mask-relevance", logit_at(loaded, target)
+            each_model.model, batch, "mask-relevance", logit_at(each_model, target)
         )
         seen = batch | {"attention_mask": mask}
         by_mask.append(nowhere if hidden == read else own(seen).relevance[0])
@@ -160,30 +164,28 @@ def logit_at(loaded, target):
     return logit(target, at=last)
 
 
-def test_tokens_behind_the_row_that_is_read_do_nothing():
-    loaded = models.load("embedded-lm")
-    found = run(loaded, target=logit(5, at=5))
+def test_tokens_behind_the_row_that_is_read_do_nothing(lm):
+    found = run(lm, target=logit(5, at=5))
     assert found.pairs[:5, :5].abs().max() > 0
     assert found.pairs[6:].abs().max() < 1e-5
     assert found.relevance[0, 6:].abs().max() < 1e-5
 
 
-def test_the_model_stays_as_it_was(loaded):
-    before = snapshot(loaded.model)
-    run(loaded, pairs="estimated")
-    assert_same(before, snapshot(loaded.model))
+def test_the_model_stays_as_it_was(each_model):
+    before = snapshot(each_model.model)
+    run(each_model, pairs="estimated")
+    assert_same(before, snapshot(each_model.model))
 
 
-def test_groups_are_a_partition_that_grows_finer(loaded):
-    found = run(loaded)
+def test_groups_are_a_partition_that_grows_finer(exact):
     sizes = []
     for share in (0.01, 0.1, 0.25, 1):
-        groups = found.groups(share)
-        assert sorted(n for parts, _ in groups for n in parts) == [*range(len(found.names))]
+        groups = exact.groups(share)
+        assert sorted(n for parts, _ in groups for n in parts) == [*range(len(exact.names))]
         sizes.append(len(groups))
         several = [len(parts) > 1 for parts, _ in groups]
         assert several == sorted(several, reverse=True)
-        rows = [(depth, set(parts)) for depth, parts, _ in found.tree(share)]
+        rows = [(depth, set(parts)) for depth, parts, _ in exact.tree(share)]
         for n, (depth, parts) in enumerate(rows):
             if len(parts) > 1:  # the two nodes one deeper that come next
                 end = next((m for m in range(n + 1, len(rows)) if rows[m][0] <= depth), len(rows))
@@ -192,12 +194,12 @@ def test_groups_are_a_partition_that_grows_finer(loaded):
                 assert not one & other
     assert sizes == sorted(sizes)
     with pytest.raises(ValueError, match="share=0: pass a number above 0"):
-        found.groups(0)
+        exact.groups(0)
 
 
-def test_a_table_of_groups_says_where_it_ends_and_which_word_is_meant():
+def test_a_table_of_groups_says_where_it_ends_and_which_word_is_meant(loaded):
     """Lines that do not fit stay behind their indent; a word that occurs twice has its position."""
-    found = run(models.load(), "The plot is thin and the jokes are old, but the acting is a joy.")
+    found = run(loaded, "The plot is thin and the jokes are old, but the acting is a joy.")
     nodes = found.tree(share=0.25)
     several = [n for n, x in enumerate(found.names) if found.names.count(x) > 1]
     names = [found.name_of([n]) for n in range(len(found.names))]
@@ -215,22 +217,21 @@ def test_a_table_of_groups_says_where_it_ends_and_which_word_is_meant():
     assert all(f">{found.name_of(parts)}<" in page for _, parts, _ in nodes)
 
 
-def test_a_sentence_never_reaches_into_the_second_text():
+def test_a_sentence_never_reaches_into_the_second_text(loaded):
     """A pair has its sentences, and the separator, each in one text."""
-    found = run(models.load(), ("a film without an end", "so it goes. twice"), by="sentence")
+    found = run(loaded, ("a film without an end", "so it goes. twice"), by="sentence")
     assert found.names == ["[CLS] a film without an end [SEP]", "so it goes.", "twice [SEP]"]
 
 
-def test_seeds_change_the_random_quarters_alone():
-    loaded = models.load()
+def test_seeds_change_the_random_quarters_alone(loaded):
     text = "The plot is thin, but the acting is a quiet joy."
     one, same, other = (run(loaded, text, seed=n) for n in (0, 0, 1))
     assert one.explained == same.explained != other.explained
     assert torch.equal(one.pairs, other.pairs)
 
 
-def test_forms(tmp_path):
-    found = run(models.load(), "not <b>a</b> bad film")
+def test_forms(loaded, tmp_path):
+    found = run(loaded, "not <b>a</b> bad film")
     page = found.html()
     assert "<b>a" not in page
     assert "&lt;" in page
@@ -252,11 +253,11 @@ def test_forms(tmp_path):
         found.by("word", None)
 
 
-def test_a_picture_underlines_words_against_the_target(monkeypatch):
+def test_a_picture_underlines_words_against_the_target(loaded, monkeypatch):
     """The legend of a picture with arcs says so."""
     lines = []
     monkeypatch.setattr(pictures._Page, "line", lambda _page, x, _y: lines.append(x))
-    found = run(models.load(), "The plot is thin, but the acting is a joy.", target=0)
+    found = run(loaded, "The plot is thin, but the acting is a joy.", target=0)
     found.png()
     against = render.underlined(found.relevance[0].tolist())
     assert len(lines) == sum(against) > 0
@@ -285,7 +286,6 @@ FAULTS = {
 
 
 @pytest.mark.parametrize(("options", "said"), FAULTS.values(), ids=FAULTS)
-def test_a_fault_is_one_message(options, said):
-    loaded = models.load()
+def test_a_fault_is_one_message(loaded, options, said):
     with pytest.raises(ValueError, match=said):
         run(loaded, **options)

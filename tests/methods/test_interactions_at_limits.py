@@ -15,7 +15,6 @@ from transformers import (
     GPT2LMHeadModel,
 )
 
-from benchmarks.sources import models
 from numeric import Interactions, attribute, interactions
 from numeric.methods import meetings, pair_losses
 from numeric.targets import logit
@@ -73,9 +72,8 @@ def test_a_logit_that_does_not_vary_has_no_shares(mixes):
     assert not any("nan" in x or "inf" in x for x in shown)
 
 
-def test_estimates_are_never_shown_as_losses():
+def test_estimates_are_never_shown_as_losses(loaded):
     """A pair has a loss in the table only where both parts were left out."""
-    loaded = models.load()
     found = interactions(loaded.model, loaded.tokenizer, TEXT, pairs="estimated", budget=0)
     assert found.error is None
     assert "nan" not in found.html()
@@ -90,9 +88,9 @@ def test_estimates_are_never_shown_as_losses():
     assert 1 <= console.export_text().count("estimated") <= 5
 
 
-def test_estimates_take_no_more_copies_than_they_may(monkeypatch):
+def test_estimates_take_no_more_copies_than_they_may(loaded, monkeypatch):
     """Batch size and memory hold for estimates too, and change no number."""
-    loaded, sizes = models.load(), []
+    sizes = []
     want = interactions(loaded.model, loaded.tokenizer, TEXT, pairs="estimated").pairs
     true = pair_losses.mask_relevance
 
@@ -137,9 +135,8 @@ def test_advice_can_be_followed_here():
         assert "another method" not in str(raised.value)
 
 
-def test_numbers_do_not_depend_on_the_default_dtype():
+def test_numbers_do_not_depend_on_the_default_dtype(loaded):
     """The random quarters depend on the seed and the number of parts alone."""
-    loaded = models.load()
     want = interactions(loaded.model, loaded.tokenizer, TEXT).explained
     torch.set_default_dtype(torch.float64)
     try:

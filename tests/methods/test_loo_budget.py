@@ -5,7 +5,6 @@ from itertools import pairwise
 import pytest
 import torch
 
-from benchmarks.sources import models
 from numeric import attribute
 from numeric.attribution import attribute_each
 from numeric.methods.budget import by_groups
@@ -190,15 +189,14 @@ def test_the_whole_budget_is_spent_and_more_of_it_never_costs_a_token_its_value(
         assert (smaller <= error).all()
 
 
-def test_more_passes_never_take_a_sentence_further_from_exact():
-    classifier = models.load("embedded")
+def test_more_passes_never_take_a_sentence_further_from_exact(loaded):
     sentence = "The plot is thin, but the acting is a quiet joy and it lasts"
-    inputs = classifier.tokenizer([sentence], return_tensors="pt")
+    inputs = loaded.tokenizer([sentence], return_tensors="pt")
     tokens = inputs["input_ids"].shape[1]
-    exact = attribute(classifier.model, inputs, "loo").relevance
+    exact = attribute(loaded.model, inputs, "loo").relevance
     errors = []
     for budget in range(8, tokens + 1):  # from 2 sqrt(18) on the groups stay the same
-        found = attribute(classifier.model, inputs, "loo", budget=budget)
+        found = attribute(loaded.model, inputs, "loo", budget=budget)
         assert found.details["passes"].tolist() == [budget]
         errors.append((found.relevance - exact).square().sum().item())
     rounding = 1e-5 * exact.square().sum().item()

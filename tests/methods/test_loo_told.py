@@ -3,16 +3,15 @@
 import pytest
 import torch
 
-from benchmarks.sources import models
 from numeric import attribute, explain
 from numeric.targets import logit
 
 TEXTS = ["not a bad film", "a film"]
 
 
-@pytest.fixture(scope="module", params=["embedded", "embedded-lm"])
-def loaded(request):
-    return models.load(request.param)
+@pytest.fixture(scope="module", params=["loaded", "lm"])
+def each_model(request):
+    return request.getfixturevalue(request.param)
 
 
 def inputs_of(loaded):
@@ -25,10 +24,10 @@ def inputs_of(loaded):
     (1, {}), (2, {}), (100, {}), (2, {"budget": 3}), (2, {"removal": 5}),
     (2, {"dtype": "bfloat16"}),
 ])  # fmt: skip
-def test_the_losses_that_are_told_are_the_relevance(loaded, size, options):
-    inputs, told = inputs_of(loaded), []
+def test_the_losses_that_are_told_are_the_relevance(each_model, size, options):
+    inputs, told = inputs_of(each_model), []
     a = attribute(
-        loaded.model, inputs, "loo", batch_size=size, each=lambda *x: told.append(x), **options
+        each_model.model, inputs, "loo", batch_size=size, each=lambda *x: told.append(x), **options
     )
     assert "each" not in a.options
     assert all(len(example) <= size for example, _, _ in told)
@@ -42,21 +41,20 @@ def test_the_losses_that_are_told_are_the_relevance(loaded, size, options):
     alone = a.details.get("by_token", inputs["attention_mask"]) == 1
     assert torch.equal(again[alone], a.relevance[alone])
     if not options:
-        plain = attribute(loaded.model, inputs, "loo")
+        plain = attribute(each_model.model, inputs, "loo")
         assert torch.allclose(plain.relevance, a.relevance, atol=1e-5)
 
 
-def test_parts_of_a_text_behind_the_row_that_is_read_lose_nothing():
-    loaded = models.load("embedded-lm")
-    inputs = inputs_of(loaded)
+def test_parts_of_a_text_behind_the_row_that_is_read_lose_nothing(lm):
+    inputs = inputs_of(lm)
     target, options = logit(5, at=1), {"batch_size": 2, "each": lambda *_: None}
-    found = attribute(loaded.model, inputs, "loo", target, **options)
-    whole = attribute(loaded.model, inputs, "loo", target).relevance
+    found = attribute(lm.model, inputs, "loo", target, **options)
+    whole = attribute(lm.model, inputs, "loo", target).relevance
     assert torch.allclose(found.relevance, whole, atol=1e-5)
     assert found.relevance[:, 2:].abs().max() < 1e-5
 
 
-def test_an_error_of_the_listener_ends_the_passes(loaded):
+def test_an_error_of_the_listener_ends_the_passes(each_model):
     class Enough(Exception):
         pass
 
@@ -68,12 +66,11 @@ def test_an_error_of_the_listener_ends_the_passes(loaded):
             raise Enough
 
     with pytest.raises(Enough):
-        attribute(loaded.model, inputs_of(loaded), "loo", batch_size=1, each=each)
+        attribute(each_model.model, inputs_of(each_model), "loo", batch_size=1, each=each)
     assert len(told) == 2
 
 
-def test_a_result_that_was_told_is_saved(tmp_path):
-    loaded = models.load()
+def test_a_result_that_was_told_is_saved(loaded, tmp_path):
     how = {"method": "loo", "each": lambda *_: None}
     a = explain(loaded.model, loaded.tokenizer, TEXTS[0], **how)
     a.save(tmp_path / "a.safetensors")

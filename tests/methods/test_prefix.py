@@ -48,12 +48,17 @@ def texts(side):
     return {"input_ids": ids, "attention_mask": mask}
 
 
-def plain(model, batch, target, change=hide):
-    """One forward pass over the whole batch per column, and the same numbers read of each."""
-    readout = Readout.of(model, prepare(model, batch), [target])
+def plain(model, batch, targets=(None,), change=hide):
+    """One forward pass over the whole batch per column, each read for every target."""
+    readout = Readout.of(model, prepare(model, batch), targets)
     with torch.no_grad():
-        (chosen,) = readout.choose(readout.run(model, batch)).targets
-    return left_out(batch, lambda given: chosen.of(readout.run(model, given)), change)
+        chosen = readout.choose(readout.run(model, batch)).targets
+
+    def numbers(given):
+        rows = readout.run(model, given)
+        return torch.stack([each.of(rows) for each in chosen])
+
+    return left_out(batch, numbers, change)
 
 
 @pytest.mark.parametrize("side", ["right", "left"])
@@ -64,8 +69,7 @@ def test_copies_that_begin_where_they_differ_are_the_plain_loop(name, side):
     with watch(model.get_input_embeddings(), lambda out: shortest.append(out.shape[1])):
         found = attribute_each(model, batch, "loo", targets=TARGETS, batch_size=4)
     assert min(shortest) <= 2
-    for target, each in zip(TARGETS, found, strict=True):
-        want = plain(model, batch, target)
+    for target, each, want in zip(TARGETS, found, plain(model, batch, TARGETS), strict=True):
         close(each.relevance, want, tolerance=1e-10)
         close(attribute(model, batch, "loo", target).relevance, want, tolerance=1e-10)
 
@@ -73,7 +77,7 @@ def test_copies_that_begin_where_they_differ_are_the_plain_loop(name, side):
 def test_a_token_put_in_place_is_the_plain_loop():
     model, batch = build("llama", CAUSAL), texts("left")
     a = attribute(model, batch, "loo", removal=7)
-    close(a.relevance, plain(model, batch, None, replace))
+    close(a.relevance, plain(model, batch, change=replace)[0])
 
 
 def test_what_comes_behind_the_row_that_is_read_loses_exactly_nothing():
@@ -99,7 +103,7 @@ def test_a_model_that_hands_on_more_than_keys_and_values_runs_whole(name):
     readout = Readout.of(model, prepare(model, batch), [None])
     assert prefix.of_text(model, prepare(model, batch), readout) is None
     a = attribute(model, batch, "loo")
-    close(a.relevance, plain(model, batch, None))
+    close(a.relevance, plain(model, batch)[0])
 
 
 WRONG = {  # instead of the keys and values before a column
@@ -156,7 +160,7 @@ def test_a_model_that_counts_positions_by_padding_is_the_plain_loop(padded):
         ids[0, 30] = model.config.pad_token_id
         batch = {"input_ids": ids, "attention_mask": torch.ones_like(ids)}
     a = attribute(model, batch, "loo")
-    close(a.relevance, plain(model, batch, None))
+    close(a.relevance, plain(model, batch)[0])
 
 
 def test_code_of_a_users_own_sees_whole_texts():
@@ -165,7 +169,7 @@ def test_code_of_a_users_own_sees_whole_texts():
     model.model.layers[0].mlp.register_forward_hook(hook)
     a = attribute(model, batch, "loo")
     assert set(seen) == {9}
-    close(a.relevance, plain(model, batch, None))
+    close(a.relevance, plain(model, batch)[0])
 
 
 @pytest.mark.parametrize("dtype", [torch.float16, torch.bfloat16])

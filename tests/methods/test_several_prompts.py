@@ -14,17 +14,18 @@ ANSWERS = [ANSWER, "a cab", "faded"]
 
 
 @pytest.mark.parametrize("name", ["gpt2", "llama", "t5"])
-@pytest.mark.parametrize("side", ["left", "right"])
-def test_each_prompt_of_a_batch_is_explained_as_alone(name, side):
-    model, words = model_of(name), tokenizer()
-    batch = words(PROMPTS, padding=True, padding_side=side, return_tensors="pt")
-    assert 0 in batch["attention_mask"]
-    for prompts in (PROMPTS, batch, words(PROMPTS)):
-        found = explain_generations(model, words, prompts, answers=ANSWERS, method="cp-lrp")
-        for each, prompt, answer in zip(found, PROMPTS, ANSWERS, strict=True):
-            alone = explain_generation(model, words, prompt, answer=answer, method="cp-lrp")
-            assert each.tokens == alone.tokens
-            assert torch.equal(each.relevance, alone.relevance)
+def test_each_prompt_of_a_batch_is_explained_as_alone(name):
+    model, words, how = model_of(name), tokenizer(), {"method": "cp-lrp"}
+    padded = {"padding": True, "return_tensors": "pt"}
+    batches = [words(PROMPTS, padding_side=side, **padded) for side in ("left", "right")]
+    assert all(0 in batch["attention_mask"] for batch in batches)
+    pairs = zip(PROMPTS, ANSWERS, strict=True)
+    alone = [explain_generation(model, words, x, answer=y, **how) for x, y in pairs]
+    for prompts in (PROMPTS, *batches, words(PROMPTS)):
+        found = explain_generations(model, words, prompts, answers=ANSWERS, **how)
+        for each, want in zip(found, alone, strict=True):
+            assert each.tokens == want.tokens
+            assert torch.equal(each.relevance, want.relevance)
     written = explain_generations(model, words, PROMPTS, max_new_tokens=2)
     alone = explain_generation(model, words, PROMPTS[2], max_new_tokens=2)
     assert torch.equal(written[2].relevance, alone.relevance)

@@ -22,17 +22,17 @@ def delete(batch, column, read=0):
 
 @torch.no_grad()
 def losses(batch, value, change, places):
-    """(text, place): the fall of ``value(batch)``, one number a text, when a place is changed."""
+    """(..., text, place): how far ``value(batch)``, (..., text), falls when a place is changed."""
     whole, found = value(batch), []
     for place in places:
         changed = {key: x.clone() for key, x in batch.items()}
         change(changed, *place)
         found.append(whole - value(changed))
-    return torch.stack(found, dim=1)
+    return torch.stack(found, dim=-1)
 
 
 def left_out(batch, value, change=hide):
-    """(text, token): the fall of ``value(batch)`` without each token; 0 for padding."""
+    """(..., text, token): how far ``value(batch)`` falls without each token; 0 for padding."""
     columns = [(column,) for column in range(batch["input_ids"].shape[1])]
     return losses(batch, value, change, columns) * batch["attention_mask"]
 
