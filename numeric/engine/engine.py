@@ -169,7 +169,7 @@ class Propagation(Block):
                 self.book.refuse(FOREIGN, *found)
             what = mark(x)
             if type(what) is Chain and what.curved and (x is target or x._version != what.made):
-                new[id(x)] = self.book.settle(x)  # views of x are views of it, and show writes
+                new[id(x)] = self.book.settle(x)  # writes through views are there
         if new:
             args, kwargs, carrying = replaced(new, args, kwargs, carrying)
             if not carrying:  # a held value was written
@@ -216,7 +216,7 @@ class Propagation(Block):
                 return self._write(x, lambda: at[-1])
             engine.refuse(HELD_PART)
             return run(engine, use)
-        if is_curved(x):  # and gets another shape
+        if is_curved(x):  # only a reshape leaves the function in place
             value = engine.settle(x)
             self._open(x)
             self.written(x, value, None)
@@ -231,17 +231,17 @@ class Propagation(Block):
 
     def _write(self, x: Tensor, act: Callable[[], Tensor]) -> Tensor:
         """Writes the result of ``act`` into ``x``; its gradient may need the old value of ``x``."""
-        seen = mark(x).settled if is_curved(x) else None
+        settled = mark(x).settled if is_curved(x) else None
         with saved_tensors_hooks(lambda y: y.detach().clone(), lambda y: y):
             value = act()
             what = mark(value)
             if type(what) is Chain:
                 goes_on = what.root is not x and what.curved == is_curved(x) and carries(x)
                 value, what = (value, what) if goes_on else (self.book.settle(value), None)
-            if seen is not None:  # its views show the write
-                self.written(seen, self.book.settle(value), HELD if what == HELD else None)
+            if settled is not None:  # views of x are views of it
+                self.written(settled, self.book.settle(value), HELD if what == HELD else None)
                 if type(what) is Chain:
-                    what.settled, what.made = seen, x._version
+                    what.settled, what.made = settled, x._version
                     marked(x, what)
                 return x
         self._open(x)

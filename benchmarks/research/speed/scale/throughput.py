@@ -92,8 +92,7 @@ def rate(number: int, classifier: models.Classifier, texts: list[str]) -> float:
 
     def stamped(items, _description):
         for item in items:
-            file, _ = item
-            stamps.append((time.perf_counter(), file.lines))
+            stamps.append((time.perf_counter(), item[0].lines))
             yield item
 
     with tempfile.TemporaryDirectory() as folder:
@@ -101,9 +100,9 @@ def rate(number: int, classifier: models.Classifier, texts: list[str]) -> float:
         options = {"name": "embedded", "output": output, "engine": engine, "track": stamped}
         explained.explain_texts(classifier, texts, **options)
     ray.shutdown()
-    (start, _), *later = stamps[number - 1 :]
-    if not later:
+    if len(stamps) <= number:
         raise SystemExit(f"{len(texts)} texts are one block per worker; pass more as --texts")
+    (start, _), *later = stamps[number - 1 :]
     return sum(lines for _, lines in later) / (later[-1][0] - start)
 
 
