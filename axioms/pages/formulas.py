@@ -25,7 +25,9 @@ SIGNS = {
 }  # fmt: skip
 
 POWER = ("^", "**")
-TOKEN = re.compile(r"(?:\^|\*\*)-?\w+|\d+\.\d+|\w+'(?!\w)|\w+|<=|>=|->|<-|\s+|.", re.DOTALL)
+TOKEN = re.compile(
+    r"(?:\^|\*\*)(?:-?(?:\d+\.\d+|\w+))?|\d+\.\d+|\w+'(?!\w)|\w+|<=|>=|->|<-|\s+|.", re.DOTALL
+)
 BINARY = {"=", "+", "-", "/", "<", ">", "*", "<=", ">=", "->", "<-", ","}
 NUMBERS = re.compile(r"[\d.]+\s+[\d.]+")  # two of them, and not their product
 CLOSES = {")": "(", "]": "["}
@@ -74,7 +76,8 @@ def _belongs(tokens: list[str], n: int, *, inside: bool) -> bool:
         return inside
     if token == "-":
         return inside or n == 0 or tokens[n - 1].isspace()
-    return bool(atom(token)) or token in SIGNS or token.isspace() or token.startswith(POWER)
+    power = token.startswith(POWER) and token not in POWER  # its exponent has no brackets
+    return bool(atom(token)) or token in SIGNS or token.isspace() or power
 
 
 def atom(token: str) -> str:

@@ -15,7 +15,7 @@ PREFIXED = re.compile(r"(?P<what>[Rcv]|log|exp_minus|exp|sqrt)_(?P<of>\w+)")
 APPLIED = re.compile(r"(?P<what>[a-z]+)(?: 2 of)?\[(?P<of>.*)\]")
 PARTS = {"exp": "exp({})", "exp_minus": "exp(-{})", "log": "log({})", "sqrt": "sqrt({})"}
 PRINTED = {
-    "exp": r"\exp({})", "exp_minus": r"\exp(-{})", "log": r"\log {}", "sqrt": r"\sqrt{{{}}}",
+    "exp": r"\exp({})", "exp_minus": r"\exp(-{})", "log": r"\log({})", "sqrt": r"\sqrt{{{}}}",
 }  # fmt: skip
 GREEK = {
     "epsilon": r"\varepsilon", "alpha": r"\alpha", "beta": r"\beta", "gamma": r"\gamma",

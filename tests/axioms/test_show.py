@@ -173,6 +173,7 @@ def test_one_statement_is_shown_alone():
     ("R_out = LOO_i", r"$R_{out}=\mathrm{LOO}_{i}$"),
     ("the alpha-beta rule", r"the $\alpha$-$\beta$ rule"),
     ("f(x) = 2^d, K^-T", r"$f(x)=2^{d}$, $K^{-T}$"),
+    ("2^0.5 and x**(1/2)", r"$2^{0.5}$ and x**$(1/2)$"),
     ("R_j (z_j - b_j)/(z_j + eps)", r"$R_{j}\,(z_{j}-b_{j})/(z_{j}+\varepsilon)$"),
     ("c (R - mean R), |a", r"$c\,(R-\mathrm{mean}\,R)$, $|$a"),
     ("-0.5 of 2 26/5, e**2", r"$-0.5$ of 2 $26/5$, $e^{2}$"),
