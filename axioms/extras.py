@@ -15,6 +15,12 @@ class MissingLibrary(ImportError):
 
 def need(what: str, *libraries: str, extra: str = "paper") -> None:
     """Raises MissingLibrary if ``what`` needs libraries of an ``extra`` that are not installed."""
-    missing = [x for x in libraries if sys.modules.get(x) is None and find_spec(x) is None]
-    if missing:
+    if missing := [*filter(_is_missing, libraries)]:
         raise MissingLibrary(what, missing, extra)
+
+
+def _is_missing(library: str) -> bool:
+    if sys.modules.get(library) is not None:
+        return False
+    found = find_spec(library)
+    return found is None or found.origin is None  # a plain folder of that name has no origin

@@ -12,6 +12,7 @@ from pathlib import Path
 
 import pytest
 
+from axioms.extras import MissingLibrary, need
 from benchmarks import cli
 from benchmarks.sources import models
 from numeric import explain_generation
@@ -229,3 +230,12 @@ def test_a_given_answer_and_a_users_message_are_explained_as_in_python(run, tmp_
     found = explain_generation(lm.model, lm.tokenizer, message, max_new_tokens=2)
     assert one["tokens"] == list(found.tokens)
     assert one["relevance"] == pytest.approx(found.relevance.numpy())
+
+
+def test_a_folder_of_a_library_s_name_is_no_library(tmp_path, monkeypatch):
+    (tmp_path / "no_library").mkdir()
+    monkeypatch.syspath_prepend(tmp_path)
+    with pytest.raises(MissingLibrary, match="serve needs no_library, not installed here"):
+        need("serve", "no_library", "pytest", extra="app")
+    (tmp_path / "no_library" / "__init__.py").touch()
+    need("serve", "no_library", "pytest", extra="app")
