@@ -21,6 +21,9 @@ from lrp_axioms.numeric.spelling import did_you_mean
 
 RETRIES = 3  # of an item whose worker was lost; an error of ours is not tried again
 SECONDS = 5  # until a silent cluster counts as absent, and between looks for new machines
+# Ray would report to its makers, warn, and keep notices back until its end.
+for _name in ("USAGE_STATS_ENABLED", "ACCEL_ENV_VAR_OVERRIDE_ON_ZERO", "DEDUP_LOGS"):
+    os.environ.setdefault(f"RAY_{_name}", "0")
 
 
 def engine(name: str, *, address: str | None = None, device: str | None = None) -> Engine:
@@ -40,9 +43,6 @@ def engine(name: str, *, address: str | None = None, device: str | None = None) 
         if address is not None:
             raise ValueError(f"--address {address} would be ignored; pass --engine ray too")
         return IN_PROCESS
-    os.environ.setdefault("RAY_USAGE_STATS_ENABLED", "0")  # else it reports to its makers
-    os.environ.setdefault("RAY_ACCEL_ENV_VAR_OVERRIDE_ON_ZERO", "0")  # else it warns
-    os.environ.setdefault("RAY_DEDUP_LOGS", "0")  # else it keeps notices back until its end
     need("--engine ray", "ray", extra="cluster")
     import ray
 

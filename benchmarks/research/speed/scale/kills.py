@@ -2,9 +2,9 @@
 
 python -m benchmarks.research.speed.scale.kills --kills 20 --seed 0
 
-A worker, a node or the command itself is killed (SIGKILL) in turn, wherever the run is; the
-command is started again whenever it has died.  Then all lines of all runs are compared with the
-lines of one undisturbed process.
+A worker, a node or the command itself is killed (SIGKILL) in turn, up to 6 seconds after the
+manifest has changed; a killed command is started again.  Then all lines of all runs are compared
+with the lines of one undisturbed process.
 """
 
 import argparse
@@ -94,7 +94,7 @@ def _is_below(pid, parents):
 
 
 def disturb(folder: Path, *, kills: int, seed: int, texts: int = TEXTS) -> tuple[Counter, list]:
-    """Runs one after the other in ``folder`` until ``kills`` are done; kills, and all folders."""
+    """Runs in new folders until ``kills`` are done; returns kills by victim, and the folders."""
     draw, done, folders = random.Random(seed), Counter(), []
     with Cluster() as cluster:
         while not folders or done.total() < kills:
@@ -104,13 +104,14 @@ def disturb(folder: Path, *, kills: int, seed: int, texts: int = TEXTS) -> tuple
 
 
 def _run(cluster, folder, texts, draw, done, kills):
-    """Runs to the end, and starts the command again each time it dies."""
+    """Runs to the end, and starts a killed command again; RuntimeError if it fails by itself."""
     address, count = cluster.cluster.address, str(texts)
     command = [sys.executable, "-m", "lrp_axioms.benchmarks.research.speed.scale.kills"]
     command += ["--command", str(folder), "--address", address, "--texts", count]
-    ended = None
+    ended, log = None, folder.with_suffix(".log")
     while ended != 0:
-        started = subprocess.Popen(command, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL)
+        with log.open("wb") as said:
+            started = subprocess.Popen(command, stdout=said, stderr=said)
         try:
             while done.total() < kills and _goes_on(started, folder):
                 time.sleep(draw.uniform(0, LONGEST))
@@ -119,6 +120,8 @@ def _run(cluster, folder, texts, draw, done, kills):
             ended = started.wait(PATIENCE)
         finally:
             started.kill()
+        if ended not in (0, -signal.SIGKILL):
+            raise RuntimeError(f"the command ended with {ended}: {log.read_text()[-2000:]}")
 
 
 def _kill(victim, started, cluster, draw):

@@ -2,8 +2,8 @@
 
 python -m benchmarks.research.speed.scale.memory [--workers 2]
 
-Each size is a process of its own, which reads JSONL and writes Parquet.  With --workers, so many
-workers of Ray are measured beside the process that commands them.
+Each size is a process of its own, which reads JSONL and writes Parquet.  --workers N also measures
+N workers of Ray, which this process commands.
 """
 
 import argparse
@@ -21,7 +21,7 @@ SIZES = 10_000, 1_000_000
 
 
 def measure(count: int, workers: int = 0) -> dict:
-    """Explains ``count`` texts; MiB that were resident at most, seconds, files, their size."""
+    """Explains ``count`` texts, and measures peak resident memory, time, and written files."""
     from lrp_axioms.benchmarks.experiments.explained import explain_texts
     from lrp_axioms.benchmarks.research.speed.scale import kills, small
     from lrp_axioms.benchmarks.running.timing import one_thread
@@ -35,11 +35,12 @@ def measure(count: int, workers: int = 0) -> dict:
             yield each
 
     with tempfile.TemporaryDirectory() as folder, one_thread():
-        place, start = Path(folder) / "texts.jsonl", time.perf_counter()
+        place = Path(folder) / "texts.jsonl"
         with place.open("w", encoding="utf-8") as file:
             file.writelines(json.dumps({"text": text}) + "\n" for text in small.texts(count))
+        classifier, start = small.classifier(), time.perf_counter()
         found = explain_texts(
-            small.classifier(),
+            classifier,
             texts(str(place)),
             name=place.name,
             output=Path(folder) / "found",
@@ -78,7 +79,7 @@ def _peak(pid):
 
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
-    parser.add_argument("--texts", type=int, nargs="+", default=SIZES, help="in rising order")
+    parser.add_argument("--texts", type=int, nargs="+", default=SIZES)
     parser.add_argument("--part", type=float, default=128, help="MiB of a part")
     parser.add_argument("--workers", type=int, default=0, help="of Ray; 0 is this process alone")
     parser.add_argument("--one", type=int, help="measure this number in this process")
@@ -89,12 +90,13 @@ def main() -> None:
         return
     program, found = [sys.executable, "-m", "lrp_axioms.benchmarks.research.speed.scale.memory"], []
     program += ["--part", str(chosen.part), "--workers", str(chosen.workers), "--one"]
-    for count in chosen.texts:
+    for count in sorted({*chosen.texts}):
         done = subprocess.run([*program, str(count)], check=True, stdout=subprocess.PIPE, text=True)
         found.append(json.loads(done.stdout.splitlines()[-1]))
         print(found[-1], flush=True)
-    print(f"peak, last over first: {found[-1]['peak MiB'] / found[0]['peak MiB']:.3f}")
-    if chosen.workers:
+    if len(found) > 1:
+        print(f"peak, last over first: {found[-1]['peak MiB'] / found[0]['peak MiB']:.3f}")
+    if len(found) > 1 and chosen.workers:
         first, last = max(found[0]["of workers"]), max(found[-1]["of workers"])
         print(f"of the largest worker: {last / first:.3f}")
 

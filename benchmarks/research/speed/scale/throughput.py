@@ -22,7 +22,7 @@ from pathlib import Path
 import torch
 from transformers import BertConfig, BertForSequenceClassification
 
-from lrp_axioms.benchmarks.experiments import explained
+from lrp_axioms.benchmarks.experiments import explained, text
 from lrp_axioms.benchmarks.running.timing import alternate, one_thread, plain_gradient
 from lrp_axioms.benchmarks.running.workers import IN_PROCESS, Engine
 from lrp_axioms.benchmarks.sources import data, models, streams
@@ -33,7 +33,10 @@ BATCH = 64  # texts: the loop over lines of SST-2 is fastest with so many
 def sentences(count: int, file: str | None = None) -> list[str]:
     """Reads the first texts of a file, or repeats the embedded sentences."""
     found = streams.texts(file) if file else itertools.cycle(data.load().texts)
-    return list(itertools.islice(found, count))
+    chosen = list(itertools.islice(found, count))
+    if len(chosen) < count:
+        raise SystemExit(f"{file} has {len(chosen)} texts; pass no more as --texts")
+    return chosen
 
 
 def ours(classifier: models.Classifier, texts: list[str], *, engine: Engine = IN_PROCESS) -> None:
@@ -46,7 +49,8 @@ def ours(classifier: models.Classifier, texts: list[str], *, engine: Engine = IN
 
 def gradient(classifier: models.Classifier, texts: list[str]) -> None:
     """Explains batches by gradient × input: all texts by length, so that padding is rare."""
-    tokens = sorted(classifier.tokenizer(texts)["input_ids"], key=len)
+    cut = {"truncation": True, "max_length": text.limit(classifier.model)}
+    tokens = sorted(classifier.tokenizer(texts, **cut)["input_ids"], key=len)
     for start in range(0, len(tokens), BATCH):
         batch = {"input_ids": tokens[start : start + BATCH]}
         inputs = classifier.tokenizer.pad(batch, return_tensors="pt")
@@ -61,19 +65,15 @@ def of_base_size() -> models.Classifier:
     return replace(found, model=BertForSequenceClassification(config).eval())
 
 
-def pace(
-    texts: list[str], repeats: int, classifier: models.Classifier | None = None
-) -> list[float]:
-    given = classifier or models.load(), texts
-    functions = {"ours": partial(ours, *given), "gradient": partial(gradient, *given)}
-    clock = time.process_time
-    one, other = alternate(functions, repeats=repeats, clock=clock, device="cpu").values()
+def pace(classifier: models.Classifier, texts: list[str], repeats: int) -> list[float]:
+    functions = {x.__name__: partial(x, classifier, texts) for x in (ours, gradient)}
+    how = {"repeats": repeats, "clock": time.process_time, "device": "cpu"}
+    one, other = alternate(functions, **how).values()
     return [b / a for a, b in zip(one, other, strict=True)]
 
 
-def workers(texts: list[str], repeats: int) -> list[float]:
+def workers(classifier: models.Classifier, texts: list[str], repeats: int) -> list[float]:
     """Divides the pace of two workers by the pace of one, per repeat."""
-    classifier = models.load()
     pairs = ([rate(number, classifier, texts) for number in (1, 2)] for _ in range(repeats))
     return [two / one for one, two in pairs]
 
@@ -81,7 +81,7 @@ def workers(texts: list[str], repeats: int) -> list[float]:
 def rate(number: int, classifier: models.Classifier, texts: list[str]) -> float:
     """Returns texts per second of ``number`` Ray workers, after the first block of each.
 
-    The first blocks of all workers end together, and their number says nothing of the pace.
+    The first blocks of all workers end together, so that no time lies between them.
     """
     import ray
 
@@ -114,13 +114,13 @@ def main() -> None:
     parser.add_argument("--base", action="store_true", help="a model in the shape of BERT-base")
     parser.add_argument("--workers", action="store_true", help="two of Ray against one")
     chosen = parser.parse_args()
-    measure = partial(pace, classifier=of_base_size()) if chosen.base else pace
-    name = "pace of attribute over a loop of gradient × input"
+    measure, name = pace, "pace of attribute over a loop of gradient × input"
     if chosen.workers:
         measure, name = workers, "pace of two workers over one"
     print(f"{os.getloadavg()[0]:.1f} programs at work on {os.cpu_count()} cores")
+    classifier = of_base_size() if chosen.base else models.load()
     with one_thread():
-        found = measure(sentences(chosen.texts, chosen.file), chosen.repeats)
+        found = measure(classifier, sentences(chosen.texts, chosen.file), chosen.repeats)
     print(f"{name}: {statistics.median(found):.3f} [{min(found):.3f}, {max(found):.3f}]")
 
 
