@@ -1,6 +1,7 @@
 """Small classifiers of other shapes: trained from a seed, and saved so that all can load them."""
 
 import gzip
+from types import SimpleNamespace
 
 import pytest
 import torch
@@ -84,3 +85,33 @@ def test_models_are_asked_side_by_side(trained, tmp_path, capsys):
     assert lines[0] == ["method", "passes", "tokens", *names]
     assert ["LOO", "8.0", "all", "1.000", "1.000"] in lines  # 5 and 9 tokens, and the whole text
     assert {"Mask relevance", "Budgeted LOO, 4"} < {line[0] for line in lines if line}
+
+
+def test_a_method_keeps_its_line_whatever_a_model_pays_for_it(monkeypatch):
+    ends = ("", " low", " high")
+    row = lambda method, passes, r: {
+        "method": method,
+        "passes": passes,
+        **{f"r {tokens}{end}": r for tokens in ("all", "content") for end in ends},
+    }
+    found = {
+        "short": SimpleNamespace(rows=[row("LOO", 8, 1), row("Few", 9, 0.25)], notes=["Few."]),
+        "long": SimpleNamespace(rows=[row("Few", 9, 0.5), row("LOO", 16, 1)], notes=[]),
+    }
+    monkeypatch.setattr(compare, "trade_off", lambda result: result)
+    lines = [*compare.agreement(found)]
+    cells = [[x.strip().partition(" ")[0] for x in line.split("|")[1:-1]] for line in lines]
+    assert cells[2] == ["LOO", "8.0", "all", "1.000", "1.000"]
+    assert cells[4] == ["Few", "9.0", "all", "0.250", "0.500"]
+    assert "short: Few." in lines
+
+
+def test_logits_of_a_teacher_are_kept_for_their_texts_alone(tmp_path):
+    words = train.tokenizer()
+    one, other = (train.encode([text], words) for text in ("a fine film", "a dull film"))
+    first, again, second = (
+        train.teacher(tmp_path, name, ids, words.pad_token_id)
+        for name, ids in (("one", one), ("one", other), ("two", other))
+    )
+    assert torch.equal(first, again)
+    assert not torch.equal(first, second)

@@ -43,19 +43,22 @@ def measure(
 
 
 def agreement(found: dict[str, Measured]) -> Iterator[str]:
-    """Yields lines of Markdown: r by method and model, with 95 % bootstrap intervals.
+    """Yields lines of Markdown: r by method and model, with 95 % bootstrap intervals, and notes.
 
     r is a mean over all tokens, and in the line below over content tokens; passes are the first
     model's.
     """
-    tables = {model: trade_off(of_model).rows for model, of_model in found.items()}
+    results = {model: trade_off(of_model) for model, of_model in found.items()}
+    tables = {model: {row["method"]: row for row in x.rows} for model, x in results.items()}
     yield f"| method | passes | tokens | {' | '.join(tables)} |"
     yield f"|---|--:|---|{'--:|' * len(tables)}"
-    for n, row in enumerate(next(iter(tables.values()))):
+    for method, row in next(iter(tables.values())).items():
         for tokens in ("all", "content"):
-            cells = [interval(f"r {tokens}")(table[n]) for table in tables.values()]
-            shown = [row["method"], number("passes", 1)(row), tokens, *cells]
+            cells = [interval(f"r {tokens}")(table[method]) for table in tables.values()]
+            shown = [method, number("passes", 1)(row), tokens, *cells]
             yield f"| {' | '.join(shown)} |"
+    for model, result in results.items():
+        yield from ("", f"{model}: {' '.join(result.notes)}")
 
 
 def main(argv: Sequence[str] | None = None) -> None:

@@ -31,12 +31,13 @@ from lrp_axioms.benchmarks.sources import data, models
 EPOCHS, BATCH, RATE = 3, 128, 1e-3
 WARM = 0.05  # share of the steps until the full rate
 TOGETHER = 50  # batches that are drawn together, so that their texts are alike in length
-HIDDEN_WORDS = 0.1  # share of the tokens that a text loses while it is learned from
+HIDDEN_WORDS = 0.1  # share of the tokens of a text that are masked in training
 LABELS = 0.5  # weight of the cross-entropy of labels beside the squared error of logits
 SIZE = {
     "hidden_size": 128,
     "num_hidden_layers": 4,
     "num_attention_heads": 4,
+    "max_position_embeddings": 512,
     "num_labels": 2,
     "id2label": {0: "negative", 1: "positive"},
     "label2id": {"negative": 0, "positive": 1},
@@ -50,44 +51,29 @@ def tokenizer() -> PreTrainedTokenizerBase:
     )
 
 
-def roberta(words: PreTrainedTokenizerBase) -> RobertaConfig:
-    """Returns an encoder with norms behind its blocks, and GELU."""
-    return RobertaConfig(
-        **SIZE,
-        **_special(words),
-        intermediate_size=256,
-        max_position_embeddings=512,
-        type_vocab_size=1,
-        attention_probs_dropout_prob=0.0,
-    )
-
-
-def llama(words: PreTrainedTokenizerBase) -> LlamaConfig:
-    """Returns causal attention, RMSNorm before the blocks, gated MLPs; reads the last token."""
-    return LlamaConfig(
-        **SIZE,
-        **_special(words),
-        intermediate_size=176,  # three matrices, which hold about as much as two of 256
-        max_position_embeddings=512,
-    )
-
-
-SHAPES = {"roberta": roberta, "llama": llama}
-
-
-def _special(words):
-    return {
-        "vocab_size": len(words),
-        "pad_token_id": words.pad_token_id,
-        "bos_token_id": words.cls_token_id,
-        "eos_token_id": words.sep_token_id,
-    }
+SHAPES = {
+    "roberta": (
+        RobertaConfig,
+        {"intermediate_size": 256, "type_vocab_size": 1, "attention_probs_dropout_prob": 0.0},
+    ),
+    # Three matrices of 176 hold about as much as two of 256.
+    "llama": (LlamaConfig, {"intermediate_size": 176}),
+}
+"""An encoder with norms behind its blocks, and GELU; and causal attention, RMSNorm before the
+blocks and gated MLPs, read at the last token."""
 
 
 def untrained(shape: str, seed: int) -> PreTrainedModel:
     """Makes a model of a shape with random weights."""
     torch.manual_seed(seed)
-    return AutoModelForSequenceClassification.from_config(SHAPES[shape](tokenizer()))
+    words, (configuration, sizes) = tokenizer(), SHAPES[shape]
+    special = {
+        "vocab_size": len(words),
+        "pad_token_id": words.pad_token_id,
+        "bos_token_id": words.cls_token_id,
+        "eos_token_id": words.sep_token_id,
+    }
+    return AutoModelForSequenceClassification.from_config(configuration(**SIZE, **special, **sizes))
 
 
 def encode(texts: Sequence[str], words: PreTrainedTokenizerBase) -> list[Tensor]:
@@ -172,7 +158,7 @@ def main(arguments: Sequence[str] | None = None) -> None:
     held_out = data.load("sst2", data_dir=options.data_dir)
     ids = encode(learned.texts, words)
     labels = torch.tensor(learned.labels)
-    taught = teacher(options.folder / "teacher.safetensors", ids, words.pad_token_id)
+    taught = teacher(options.folder, learned.sha256, ids, words.pad_token_id)
     print(f"{len(ids)} texts; the teacher is right on {_right(taught, labels):.3f}", flush=True)
     for seed in options.seeds:
         for shape in SHAPES:
@@ -187,11 +173,16 @@ def main(arguments: Sequence[str] | None = None) -> None:
             print(f"{folder}: right on {share:.4f} of {len(found)} dev sentences", flush=True)
 
 
-def teacher(path: Path, ids: Sequence[Tensor], pad: int) -> Tensor:
-    """Computes logits of the embedded classifier, (text, class); keeps them at ``path``."""
+def teacher(folder: Path, texts: str, ids: Sequence[Tensor], pad: int) -> Tensor:
+    """Computes logits of the embedded classifier, (text, class); ``texts`` is their SHA-256.
+
+    The folder keeps logits in a file for each classifier and for each set of texts.
+    """
+    classifier = models.load()
+    path = folder / f"teacher-{classifier.sha256[:12]}-{texts[:12]}.safetensors"
     if not path.exists():
-        path.parent.mkdir(parents=True, exist_ok=True)
-        write_atomically(path, save({"logits": logits(models.load().model, ids, pad)}))
+        folder.mkdir(parents=True, exist_ok=True)
+        write_atomically(path, save({"logits": logits(classifier.model, ids, pad)}))
     return load_file(path)["logits"]
 
 
