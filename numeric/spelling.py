@@ -5,10 +5,11 @@ Imports only the standard library, so that commands start fast.
 
 import difflib
 import unicodedata
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 
 LONGEST = 2**24  # letters of a text, or bytes of a line: about ten long books
 LISTED, LETTERS = 50, 2000  # lines of an error, letters of a line
+SHOWN = 10  # values in a line of an error
 NAME = 4096  # letters of an option
 # Categories of signs that move a cursor, colour a terminal, or reverse the writing direction.
 CONTROLS = {"Cc", "Cf", "Zl", "Zp"}
@@ -29,6 +30,15 @@ def listed(lines: Iterable[str]) -> str:
     every = [x if len(x) <= LETTERS else f"{x[:LETTERS]} ... ({len(x)} letters)" for x in lines]
     more = [f"and {len(every) - LISTED} more"] if len(every) > LISTED else []
     return "\n".join(every[:LISTED] + more)
+
+
+def some(values: Sequence[object], count: int | None = None) -> str:
+    """Lists the first ``SHOWN`` values for an error, and how many more of ``count`` there are.
+
+    ``count``: None stands for the number of values.
+    """
+    more = (len(values) if count is None else count) - SHOWN
+    return ", ".join(map(str, values[:SHOWN])) + (f" and {more} more" if more > 0 else "")
 
 
 def closest(word: object, known: Iterable[str], *, alike: float = 0.6) -> str | None:

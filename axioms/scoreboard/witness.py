@@ -43,7 +43,8 @@ def search(
     root = template.root
     chosen = (itertools.islice(s, skipped, tried) for s in searched_points(template))
     for point in itertools.chain(*chosen):
-        relevance = _first_entry(denoted(root, point).shape) if one_hot else None
+        shape = denoted(root, point).shape
+        relevance = sp.Matrix(*shape, lambda n, i: int(n == i == 0)) if one_hot else None
         if witness := disagreement(rule_set, rewrite, root, point, eps, relevance):
             return witness
     return ""
@@ -115,10 +116,6 @@ def searched_points(template: Template) -> list[Iterator[LeafMatrices]]:
     sizes = (template.least_shapes(), template.generic)
     shapes = [{x: size[x] for x in size if x in used} for size in sizes]
     return [points(s) for s in (shapes[1:] if shapes[0] == shapes[1] else shapes)]
-
-
-def _first_entry(shape: tuple[int, int]) -> sp.Matrix:
-    return sp.Matrix(*shape, lambda n, i: int(n == i == 0))
 
 
 def explained(

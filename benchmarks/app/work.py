@@ -23,13 +23,13 @@ from lrp_axioms.benchmarks.commands.explained import (
     unknown,
 )
 from lrp_axioms.benchmarks.commands.generated import prompts
-from lrp_axioms.benchmarks.sources.faults import some
 from lrp_axioms.benchmarks.sources.models import EMBEDDED, HEADS, Classifier
 from lrp_axioms.numeric.evaluation.correlation import pearson
 from lrp_axioms.numeric.methods.catalogue import METHODS, WITH_LEMMAS
 from lrp_axioms.numeric.models.facts import facts_of
 from lrp_axioms.numeric.results.render import LEAST, legend
 from lrp_axioms.numeric.results.result import ROLLOUT, page
+from lrp_axioms.numeric.spelling import some
 from lrp_axioms.numeric.warning import telling
 
 LOO = "loo"

@@ -32,10 +32,10 @@ from lrp_axioms.benchmarks.commands.options import (
 )
 from lrp_axioms.benchmarks.commands.output import answer, note, noting, present, write_each
 from lrp_axioms.benchmarks.names import MODELS
-from lrp_axioms.benchmarks.sources.faults import check_sentence, some
+from lrp_axioms.benchmarks.sources.faults import check_sentence
 from lrp_axioms.benchmarks.sources.files import lines
 from lrp_axioms.numeric.methods.catalogue import METHODS, WITH_RULES
-from lrp_axioms.numeric.spelling import LONGEST
+from lrp_axioms.numeric.spelling import LONGEST, some
 
 WORDS = "[MODEL] TEXT"  # ..., says Typer
 BUDGETED = ("loo", "budgeted-loo")

@@ -17,13 +17,13 @@ from lrp_axioms.benchmarks.commands.cutting import read
 from lrp_axioms.benchmarks.commands.output import LINES, first_lines, note
 from lrp_axioms.benchmarks.commands.targets import said_of
 from lrp_axioms.benchmarks.errors import UnavailableError
-from lrp_axioms.benchmarks.sources.faults import some
 from lrp_axioms.numeric.models.facts import facts_of
 from lrp_axioms.numeric.results import pictures, render
 from lrp_axioms.numeric.results.layer_maps import layer_maps, terminal
 from lrp_axioms.numeric.results.result import Attribution
 from lrp_axioms.numeric.results.result import made as made_of
 from lrp_axioms.numeric.results.result import section as section_of
+from lrp_axioms.numeric.spelling import some
 
 TOP = 8  # tokens of a summary
 WORDS = 7  # lines of a long text in it

@@ -80,12 +80,10 @@ def interactions(
         for text in texts:
             check_sentence(text)
         check_files(html=html, png=png, parquet=parquet)
-        for option, path, package in (
-            ("--png", png, "matplotlib"),
-            ("--parquet", parquet, "pandas"),
-        ):
-            if path:
-                need(option, package)
+        if png:
+            need("--png", "matplotlib")
+        if parquet:
+            need("--parquet", "pandas")
         check_names("--by", [by], UNITS)
         check_names("--dtype", [dtype], DTYPES)
         if budget is not None and not estimate:
@@ -94,7 +92,6 @@ def interactions(
             raise ValueError(f"--budget {budget}: pass a number of pairs, at least 0")
         if not 0 <= seed < 2**64:
             raise ValueError(f"--seed {seed}: pass a number, at least 0 and below 2**64")
-    with mendable():
         with loading("the model"):
             from lrp_axioms.benchmarks.commands import explained
             from lrp_axioms.benchmarks.commands.cutting import read

@@ -50,7 +50,7 @@ def judge_rules(path: Path, limit: float, started: Started = lambda *_: None) ->
     """
     at, errors = _Place(), []
     while at:
-        with _Process(path, limit, at) as process:
+        with _Process(path, at) as process:
             at = yield from _follow(process, path, limit, at, errors, started)
     if errors:
         raise ValueError("\n".join(errors))
@@ -60,7 +60,7 @@ def _follow(process, path, limit, at, errors, started):
     """Yields the rules that a process sends; returns the next process's place, None at the end."""
     while True:
         try:
-            kind, *found = process.line()
+            kind, *found = process.sent.get(timeout=limit)
         except queue.Empty:  # a loop without end can only be ended from outside
             if at.claim:
                 why = f"{limit:g} seconds were not enough; --limit gives each verdict more"
@@ -70,7 +70,7 @@ def _follow(process, path, limit, at, errors, started):
                 "end, or give it more with --limit"
             )
             return _Place(at.number + 1) if at.name else None
-        except EOFError:
+        if kind == "ended":
             errors.append(f"{at.name or path}: ended the process that runs it; take out what exits")
             return _Place(at.number + 1) if at.name else None
         if kind == "rule":
@@ -94,8 +94,8 @@ def _follow(process, path, limit, at, errors, started):
 class _Process:
     """A process that judges the rules from a place on, and sends lines of JSON."""
 
-    def __init__(self, path: Path, limit: float, at: _Place):
-        self.limit, self.sent = limit, queue.Queue()
+    def __init__(self, path: Path, at: _Place):
+        self.sent = queue.Queue()  # lines, and "ended" after the last
         here = os.pathsep.join(x for x in sys.path if x)  # the same import path
         self.process = subprocess.Popen(
             [sys.executable, "-P", "-m", MODULE, path, str(at.number), str(at.verdict)],
@@ -118,18 +118,11 @@ class _Process:
         self.process.stdin.close()
         self.printing.join(timeout=1)  # a process that the file started may print for ever
 
-    def line(self):
-        """Returns the next line; queue.Empty if none comes in time, EOFError after the last."""
-        line = self.sent.get(timeout=self.limit)
-        if line is None:
-            raise EOFError
-        return line
-
     def _read(self):
         with self.process.stdout as lines:
             for line in lines:
                 self.sent.put(json.loads(line))
-        self.sent.put(None)
+        self.sent.put(["ended"])
 
     def _print(self):
         """Passes on the output of the file, piece by piece."""

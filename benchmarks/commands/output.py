@@ -30,7 +30,7 @@ from lrp_axioms.benchmarks.commands.console import (
     mendable,
     problems,
 )
-from lrp_axioms.benchmarks.sources.faults import some
+from lrp_axioms.numeric.spelling import some
 
 LINES = 24  # of a screen
 AROUND = 2  # lines below a table: how to see more, and the file that was written

@@ -4,9 +4,8 @@ import re
 from collections.abc import Iterator, Sequence
 
 from lrp_axioms.benchmarks.commands.output import note
-from lrp_axioms.benchmarks.sources.faults import some
 from lrp_axioms.numeric.models.facts import facts_of
-from lrp_axioms.numeric.spelling import text_fault
+from lrp_axioms.numeric.spelling import some, text_fault
 from lrp_axioms.numeric.targets import Target, answer, logit
 from lrp_axioms.numeric.targets.naming import label_numbers, resolve_names, single_token, text_ids
 from lrp_axioms.numeric.targets.readout import NOUNS

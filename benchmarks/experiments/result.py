@@ -18,19 +18,28 @@ from lrp_axioms.benchmarks.running.provenance import provenance
 
 
 @dataclass(frozen=True, kw_only=True)
-class Result:
-    """One experiment's answer: a table to read, and the per-example values behind it."""
+class Record:
+    """Fields of a result in its file."""
 
     name: str  # file name, such as "table2-sst2"
     table: str  # which table it is, such as "table2"
     title: str
     text: str  # describes the numbers and their units to a reader of the paper
-    settings: dict  # all that determines the numbers
-    rows: list[dict]  # the table; NaN where a value is undefined
+    settings: dict[str, Any]  # all that determines the numbers
+    rows: list[dict[str, Any]]  # the table; NaN where a value is undefined
+    notes: tuple[str, ...]  # findings, in sentences computed from the values
+    seconds: float
+    provenance: dict[str, Any]
+
+
+@dataclass(frozen=True, kw_only=True)
+class Result(Record):
+    """One experiment's answer: a table to read, and the per-example values behind it."""
+
     examples: dict[str, list] = field(default_factory=dict)  # columns, one value per example
-    notes: tuple[str, ...] = ()  # findings, in sentences computed from the values
+    notes: tuple[str, ...] = ()
     seconds: float = 0.0
-    provenance: dict = field(default_factory=provenance)
+    provenance: dict[str, Any] = field(default_factory=provenance)
 
     def write(self, folder: Path) -> None:
         """Writes ``name``.json in ``folder``, and .parquet if there are per-example values."""
@@ -42,21 +51,6 @@ class Result:
         if self.examples:
             write = partial(pq.write_table, pa.table(self.examples), write_page_checksum=True)
             write_atomically(folder / f"{self.name}.parquet", write)
-
-
-@dataclass(frozen=True, kw_only=True)
-class Record:
-    """Fields of a Result in its file."""
-
-    name: str
-    table: str
-    title: str
-    text: str
-    settings: dict[str, Any]
-    rows: list[dict[str, Any]]
-    notes: tuple[str, ...]
-    seconds: float
-    provenance: dict[str, Any]
 
 
 def read(path: Path) -> Result:

@@ -3,9 +3,7 @@
 from collections.abc import Iterable, Iterator, Sequence
 from pathlib import Path
 
-from lrp_axioms.numeric.spelling import text_fault
-
-SHOWN = 10  # offenders that an error lists
+from lrp_axioms.numeric.spelling import SHOWN, some, text_fault
 
 
 class Faults:
@@ -25,7 +23,7 @@ class Faults:
     def check(self, place: Path | str, advice: str) -> None:
         """Raises ValueError that lists all faults, if there are any."""
         said = [
-            f"{what} in {self.unit}{'s'[: count > 1]} {_listed(first, count)}"
+            f"{what} in {self.unit}{'s'[: count > 1]} {some(first, count)}"
             for what, (first, count) in self.found.items()
         ]
         if self.others:
@@ -52,16 +50,6 @@ def check_sentence(text: str) -> None:
     """Raises ValueError for a typed text that cannot be explained."""
     if fault := text_fault(text):
         raise ValueError(f'{fault} in {text!r}: pass a sentence in UTF-8, such as "a fine film"')
-
-
-def some(values: Sequence, between: str = ", ") -> str:
-    """Lists the first few ``values`` for an error, and how many more there are."""
-    return _listed(values[:SHOWN], len(values), between)
-
-
-def _listed(first, count, between=", "):
-    more = f" and {count - SHOWN} more" if count > SHOWN else ""
-    return between.join(map(str, first)) + more
 
 
 class ColumnError(ValueError):

@@ -9,7 +9,7 @@ from safetensors import SafetensorError, safe_open
 from torch import nn
 from transformers import PreTrainedModel
 
-from lrp_axioms.benchmarks.sources.faults import some
+from lrp_axioms.numeric.spelling import some
 
 REPEATED = re.compile(r"layer|block|expert|depth|stage")  # counts of modules
 COUNTED = re.compile(r"n(um)?_")

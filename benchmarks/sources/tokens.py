@@ -13,8 +13,8 @@ from functools import lru_cache
 from transformers import PreTrainedTokenizerBase
 
 from lrp_axioms.benchmarks.sources.data import Texts
-from lrp_axioms.benchmarks.sources.faults import some
 from lrp_axioms.numeric.models.texts import is_doubled, tokenized
+from lrp_axioms.numeric.spelling import some
 
 Tokens = dict[str, list[int]]  # of one text, by the names of a tokenizer, special_tokens_mask too
 

@@ -35,21 +35,16 @@ class Path:
         last = self.reads == families.LAST
         return slice(tokens - longest, None) if last else slice(longest)
 
-    def inputs(self, text: Tensor, alpha: Tensor) -> tuple[Tensor, dict[str, Tensor]]:
-        """Returns embeddings of ``text`` (copy,) at ``alpha``, and the inputs beside them.
+    def run(self, text: Tensor, alpha: Tensor) -> tuple[Tensor, Rows]:
+        """Returns embeddings of ``text`` (copy,) at ``alpha``, and the head's output.
 
         alpha: (copy,), or (copy, token, channel)
         """
         columns = self.columns(text)
-        end = self.end[text, columns]
+        end, start = self.end[text, columns], self.start[columns]
         alpha = alpha[:, None, None] if alpha.ndim == 1 else alpha[:, columns]
-        start = self.start[columns]
         words = (start + alpha * (end - start)).to(end.dtype)
-        return words, {key: x[text, columns] for key, x in self.rest.items()}
-
-    def run(self, text: Tensor, alpha: Tensor) -> tuple[Tensor, Rows]:
-        """Returns these embeddings, and the head's output."""
-        words, rest = self.inputs(text, alpha)
+        rest = {key: x[text, columns] for key, x in self.rest.items()}
         words.requires_grad_(torch.is_grad_enabled())
         given = words.clone()  # code may change it in place
         return words, self.rows(text, given, rest)

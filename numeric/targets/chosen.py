@@ -119,18 +119,14 @@ def place_target(
         rows.append(row)
         labels.append(label)
     log = [term.log for term in given]
+    exact = torch.float32 if device.type == "mps" else torch.float64
     return Chosen(
         row=torch.stack(rows, dim=1),
         label=torch.stack(labels, dim=1),
-        weight=_weights([term.weight for term in given], device),
+        weight=torch.tensor([term.weight for term in given], device=device, dtype=exact),
         log=torch.tensor(log, device=device) if any(log) else None,
         present=batch.attention_mask == 1 if head == ANSWER else None,
     )
-
-
-def _weights(given: list[float], device: torch.device) -> Tensor:
-    wide = torch.float32 if device.type == "mps" else torch.float64
-    return torch.tensor(given, device=device, dtype=wide)
 
 
 def _fill(numbers: Any, size: int, device: torch.device) -> Tensor:

@@ -7,12 +7,11 @@ from transformers import PreTrainedModel, PreTrainedTokenizerBase
 
 from lrp_axioms.numeric.models.heads import ANSWER, CLASSES, TAGS
 from lrp_axioms.numeric.models.texts import tokenized
-from lrp_axioms.numeric.spelling import did_you_mean
+from lrp_axioms.numeric.spelling import did_you_mean, some
 from lrp_axioms.numeric.targets import Label, Target, names, terms
 from lrp_axioms.numeric.warning import warn_caller
 
 NOUNS = {CLASSES: "class", TAGS: "tag"}
-SHOWN = 10  # labels or tokens that an error lists
 
 
 def resolve_names(
@@ -69,9 +68,9 @@ def _label(model: PreTrainedModel, noun: str, name: str) -> int:
     labels, found = _labels(model), label_numbers(model, name)
     if len(found) == 1:
         return found[0]
-    what = f"numbers {_list_some(found)} have this name" if found else f"no {noun} has this name"
+    what = f"numbers {some(found)} have this name" if found else f"no {noun} has this name"
     raise ValueError(
-        f"{what}; pass a number or a name: {_list_some([f'{n} ({x})' for n, x in labels.items()])}"
+        f"{what}; pass a number or a name: {some([f'{n} ({x})' for n, x in labels.items()])}"
         f"{did_you_mean([name], [] if found else labels.values())}"
     )
 
@@ -88,7 +87,7 @@ def _token(tokenizer: PreTrainedTokenizerBase, name: str) -> int:
             "the tokenizer has no such token; pass an id, or a token that `lrp-axioms vocabulary "
             f"MODEL` prints{did_you_mean([name], _words(tokenizer))}"
         )
-    listed = _list_some([repr(x) for x in tokenizer.convert_ids_to_tokens(parts)])
+    listed = some([repr(x) for x in tokenizer.convert_ids_to_tokens(parts)])
     raise ValueError(
         f"it is {len(parts)} tokens, {listed}; pass one of these, or an id"
         f"{did_you_mean([name], _words(tokenizer), alike=0.8)}"
@@ -112,8 +111,3 @@ def _words(tokenizer: PreTrainedTokenizerBase) -> list[str]:
     """Lists the tokens of the vocabulary, without their mark of a leading space."""
     special = {*tokenizer.all_special_tokens}
     return [token.lstrip("Ġ▁ ") for token in tokenizer.get_vocab() if token not in special]
-
-
-def _list_some(values: list[Any]) -> str:
-    more = f" and {len(values) - SHOWN} more" if len(values) > SHOWN else ""
-    return ", ".join(map(str, values[:SHOWN])) + more

@@ -53,14 +53,9 @@ class Declared:
 
 
 @dataclass(frozen=True, kw_only=True)
-class Grid:
-    """Networks, their training and analysis, and the paper's numbers."""
+class Grid(Declared):
+    """The declaration as it is run."""
 
-    tolerance: float
-    accuracy: float
-    paper: dict[str, float]
-    training: dict
-    analysis: dict
     models: dict[tuple[str, int], Specification]  # by name and seed
 
 
@@ -73,14 +68,12 @@ def declared(*, reduced: bool = False) -> Grid:
     models |= {(name, seeds[0]): main | changed for name, changed in table.models.items()}
     if reduced:
         models = {(name, seeds[0]): models[name, seeds[0]] for name in less["models"]}
-    return Grid(
-        tolerance=table.tolerance,
-        accuracy=table.accuracy,
-        paper=table.paper,
-        training=table.training | (less["training"] if reduced else {}),
-        analysis=table.analysis | (less["analysis"] if reduced else {}),
-        models={key: Specification(**choices) for key, choices in models.items()},
-    )
+    changed = {
+        "training": table.training | (less["training"] if reduced else {}),
+        "analysis": table.analysis | (less["analysis"] if reduced else {}),
+        "models": {key: Specification(**choices) for key, choices in models.items()},
+    }
+    return Grid(**vars(table) | changed)
 
 
 @one_thread()
@@ -121,7 +114,10 @@ def sweep(
         ),
         settings=_record(grid, images) | limits | {"origin": images.origin},
         rows=rows,
-        examples=_examples(tables),
+        examples=joined(
+            table.to_pydict() | {"model": [name] * len(table), "seed": [seed] * len(table)}
+            for (name, seed), table in tables.items()
+        ),
         notes=(
             *findings(rows, **limits, invariance=_invariance(tables.values())),
             *undefined(rows),
@@ -230,14 +226,6 @@ def _read(path, grid, digest):
             f"{grid.analysis['images']} images are wanted; remove this file and run again"
         )
     return table
-
-
-def _examples(tables):
-    """Joins all per-image values in a table."""
-    return joined(
-        table.to_pydict() | {"model": [name] * len(table), "seed": [seed] * len(table)}
-        for (name, seed), table in tables.items()
-    )
 
 
 EXPERIMENT = Experiment(
