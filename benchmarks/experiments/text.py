@@ -150,16 +150,17 @@ def shards(
 ) -> list[list[int]]:
     """Sorts the ``numbers`` of texts, or all, by length, so that little of a batch is padding.
 
-    A model that reads the last token gets no padding at all, because GPT-2 counts positions from
-    the first column, so that padding on the left would change its answer; and one text at a time
-    if it has no padding id, without which it does not take more.
+    A classifier that may find the last token by its padding id gets no other padding, and one
+    text at a time if it has no padding id, without which it does not take more.
     """
-    model = classifier.model
     lengths = [len(each["input_ids"]) for each in read(classifier, data).tokens]
     texts, tokens, padding = SHARD
-    facts = facts_of(model)
-    if facts.reads == families.LAST:
-        texts, padding = 1 if facts.padding_id is None else texts, 0
+    facts = facts_of(classifier.model)
+    finds = classifier.explains == "class" and facts.reads != families.FIRST
+    if finds and facts.padding_id is None:
+        texts = 1
+    elif finds and facts.padding_id != classifier.tokenizer.pad_token_id:
+        padding = 0
     found: list[list[int]] = []
     chosen = range(len(lengths)) if numbers is None else numbers
     for n in sorted(chosen, key=lengths.__getitem__):
@@ -274,8 +275,9 @@ def in_batch(classifier, data, shard):
     padding = len({len(each["input_ids"]) for each in tokens}) > 1  # else no token to pad with
     if padding and classifier.tokenizer.pad_token is None:  # the mask hides it, whatever it is
         classifier.tokenizer.pad_token = classifier.tokenizer.eos_token
-    # Columns on the left would be positions of GPT-2.
-    side = "right" if classifier.explains == "next token" else None
+    facts = facts_of(classifier.model)  # padding on the left changes positions that count columns
+    decodes = facts.reads == families.LAST or classifier.explains == "next token"
+    side = "right" if decodes or facts.counts_columns else None
     how = {"padding": padding, "padding_side": side, "return_tensors": "pt"}
     inputs = classifier.tokenizer.pad(tokens, **how)
     return inputs, inputs.pop("special_tokens_mask") == 1

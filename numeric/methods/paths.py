@@ -26,6 +26,7 @@ class Path:
     end: Tensor  # (batch, token, channel)
     rest: dict[str, Tensor]  # (batch, token) each
     length: Tensor  # (batch,) tokens that run: all but the padding at one side
+    read: Tensor | None  # (batch,) the column that the head reads, of a known family
     readout: Readout
     source: int  # tokens of an encoder, before a decoder's; 0 for one text
 
@@ -50,11 +51,13 @@ class Path:
         return words, self.rows(text, given, rest)
 
     def rows(self, text: Tensor, words: Tensor, rest: dict[str, Tensor]) -> Rows:
-        """Reads decoders at the last column, as Transformers does when given `inputs_embeds`."""
-        if self.reads == families.LAST:
+        """Reads decoders as with ids: given `inputs_embeds`, Transformers reads the last column."""
+        if self.reads == families.LAST and self.read is not None:
             model: Any = self.model  # a known family, whose head is its score
             out = model.base_model(inputs_embeds=words, use_cache=False, **rest)
-            return Rows(model.score(out.last_hidden_state[:, -1:]), None)
+            column = self.read[text] - self.columns(text).start
+            copy = torch.arange(len(text), device=text.device)
+            return Rows(model.score(out.last_hidden_state[copy, column])[:, None], None)
         return self.readout.run(self.model, self.texts(words) | rest, text)
 
     def texts(self, words: Tensor) -> dict[str, Tensor]:
@@ -115,7 +118,8 @@ def _path(kept: Whole, batch: Batch, baseline: str, readout: Readout) -> Path:
     behind = present if reads == families.LAST else present.flip(1)
     length = present.shape[1] - behind.to(torch.uint8).argmax(dim=1)
     source = 0 if written is None else ids.shape[1]
-    return Path(model, reads, start[0], end, rest, length, readout, source)
+    read = None if reads is None else batch.read
+    return Path(model, reads, start[0], end, rest, length, read, readout, source)
 
 
 def _ends(
@@ -131,7 +135,7 @@ def _ends(
 
 
 def _check_inputs(model: PreTrainedModel, batch: Batch) -> None:
-    """Raises ValueError where no embeddings can be given, or a model then reads another token."""
+    """Raises ValueError where no embeddings can be given."""
     name = type(model).__name__
     if batch.input_ids is None:
         raise ValueError(f"{name} has no words, along whose path to integrate")
@@ -145,15 +149,6 @@ def _check_inputs(model: PreTrainedModel, batch: Batch) -> None:
     if not _takes_embeddings(model) or first_map(model) is None:
         raise ValueError(
             _refusal(model, "it has no argument inputs_embeds, or nothing to put there")
-        )
-    if batch.facts.reads != families.LAST:
-        return
-    last = batch.ids.shape[1] - 1
-    others = (batch.known_read != last).nonzero()[:, 0].tolist()
-    if others:
-        raise ValueError(
-            f"examples {others} are padded on the right, where {name} reads its logits once "
-            'embeddings take the place of ids; pad on the left (tokenizer.padding_side = "left")'
         )
 
 

@@ -48,7 +48,7 @@ def prepare(
 
 
 def _warn_of_padding(model: PreTrainedModel, batch: Batch) -> None:
-    """Warns where padding moves a text to other positions, or where the head reads padding.
+    """Warns where padding moves a text to other positions, or where the head may read padding.
 
     The model's own logits are explained, which then differ from the logits of the text alone.
     """
@@ -57,6 +57,14 @@ def _warn_of_padding(model: PreTrainedModel, batch: Batch) -> None:
         warn_caller(
             f"{type(model).__name__} reads the last column, which attention_mask hides in examples "
             f"{behind}; pad on the left, or pass one text at a time"
+        )
+    facts = batch.facts
+    others = [row for row in behind if batch.ids[row, -1] != facts.padding_id]
+    if others and facts.head == heads.CLASSES and facts.reads is None and not facts.reads_end:
+        warn_caller(
+            f"attention_mask hides the last column of examples {others}, whose id is not "
+            f"pad_token_id={facts.padding_id}: a {type(model).__name__} that finds the last token "
+            "by this id reads padding, and its logits are explained; pad with that id"
         )
     moved = (batch.attention_mask[:, 0] != 1).nonzero()[:, 0].tolist()
     if moved and batch.facts.counts_columns:

@@ -218,7 +218,7 @@ def test_a_decoder_explains_each_text_as_if_alone(run, file, tmp_path, family, k
 
 @pytest.mark.parametrize("side", ["left", "right"])
 def test_what_is_stored_of_a_padded_text_is_where_its_tokens_are(tmp_path, monkeypatch, side):
-    """LLaMA, whose answer does not depend on padding; of its own shards none has any."""
+    """LLaMA, whose answer does not depend on padding, in one shard."""
     classifier = models.load(str(saved(tmp_path / "model", "llama", side=side)))
     row = Row(
         name="all", table="attribute", dataset="texts", model="llama", curves=False,
@@ -229,10 +229,11 @@ def test_what_is_stored_of_a_padded_text_is_where_its_tokens_are(tmp_path, monke
     assert_each_is_as_alone(found.to_pylist(), classifier)
 
 
-def test_texts_of_one_length_share_a_shard_of_a_decoder_that_pads(tmp_path):
+def test_a_decoder_is_padded_with_the_id_by_which_it_finds_the_last_token(tmp_path):
     texts = data.unlabelled("texts", ["a b c", "a", "b", "b c d", "a b c d", "c", "d"])
     for pad, want in (
-        (1, [[1, 2, 5], [6], [0, 3], [4]]),
+        (1, [[1, 2, 5], [6, 0, 3], [4]]),
+        (9, [[1, 2, 5], [6], [0, 3], [4]]),  # the tokenizer has another id
         (None, [[1], [2], [5], [6], [0], [3], [4]]),
     ):
         classifier = models.load(str(saved(tmp_path / str(pad), "gpt2", pad=pad)))

@@ -2,6 +2,7 @@
 
 import pytest
 import torch
+from transformers import GemmaConfig, GemmaForSequenceClassification
 
 from numeric import attribute
 from tests.support import cases
@@ -69,9 +70,6 @@ def longer(inputs):
 same = dict
 BAD = {  # families, change of inputs, method, options, parts of the message
     "no token to leave out": (["vit"], same, "budgeted-loo", {}, "model is a", "left out of texts"),
-    "embeddings of decoders": (
-        DECODERS, same, "integrated-gradients", {}, "examples [1]", "padding_side",
-    ),
     "embeddings of images": (["vit"], same, "integrated-gradients", {}, "has no words"),
     "padding of another id": (
         DECODERS, with_other_padding, "attnlrp", {}, "examples [1]", "pad_token_id=0", "hides it",
@@ -113,6 +111,33 @@ def test_what_a_family_cannot_do_is_refused(name, family):
     _, change, method, options, *parts = BAD[name]
     model, inputs = cases.family(family)
     contains(refused(ValueError, model, change(inputs), method, **options), *parts)
+
+
+def test_an_unknown_classifier_that_may_read_padding_warns():
+    sizes = {"hidden_size": 16, "intermediate_size": 24, "num_hidden_layers": 1}
+    sizes |= {"num_attention_heads": 2, "num_key_value_heads": 1, "head_dim": 8, "vocab_size": 50}
+    model = GemmaForSequenceClassification(GemmaConfig(**sizes, pad_token_id=0)).eval().double()
+    inputs = cases.family_inputs("llama")
+    one = {key: x[1:, :4] for key, x in inputs.items()}
+    padded = attribute(model, inputs, target=1)
+    close(padded.relevance[1, :4], attribute(model, one, target=1).relevance[0], tolerance=SINGLE)
+    with pytest.warns(UserWarning, match=r"examples \[1\], whose id is not pad_token_id=0"):
+        attribute(model, with_other_padding(inputs))
+
+
+@pytest.mark.parametrize("hooked", [False, True])
+@pytest.mark.parametrize("name", DECODERS)
+def test_a_path_of_a_decoder_ends_at_the_token_that_it_reads(name, hooked):
+    model, inputs = cases.family(name)
+    if hooked:  # then the model's own code runs
+        model.score.register_forward_hook(lambda *_: None)
+    options = {"steps": 3, "tolerance": None}
+    found = attribute(model, inputs, "integrated-gradients", **options)
+    for row, length in enumerate(inputs["attention_mask"].sum(dim=1)):
+        one = {key: x[row : row + 1, :length] for key, x in inputs.items()}
+        alone = attribute(model, one, "integrated-gradients", **options)
+        close(found.relevance[row, :length], alone.relevance[0], tolerance=cases.tolerance(name))
+        assert not found.relevance[row, length:].any()
 
 
 @pytest.mark.parametrize("name", DECODERS)
