@@ -93,7 +93,8 @@ def no_case(rows, cols):
 @pytest.mark.parametrize("fewer", [first_case, no_case])
 def test_fewer_cases_of_signs_are_no_proof(fewer):
     split = {k.partition("::")[2] for k in KEPT if LINEAR.name in k and "sign cases" in KEPT[k]}
-    with mock.patch.object(decide, "sign_cases", fewer):
+    with mock.patch.object(decide, "sign_cases", fewer), mock.patch.dict(sys.modules):
+        sys.modules.pop("axioms.theorems.test_linear", None)  # so that it imports `fewer`
         found = errors(LINEAR)
     assert split
     assert {name for name, error in found.items() if error} == split
