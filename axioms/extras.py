@@ -23,4 +23,4 @@ def _is_missing(library: str) -> bool:
     if sys.modules.get(library) is not None:
         return False
     found = find_spec(library)
-    return found is None or found.origin is None  # a plain folder of that name has no origin
+    return found is None or found.origin is None  # a folder without `__init__.py` has no origin

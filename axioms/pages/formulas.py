@@ -76,7 +76,7 @@ def _belongs(tokens: list[str], n: int, *, inside: bool) -> bool:
         return inside
     if token == "-":
         return inside or n == 0 or tokens[n - 1].isspace()
-    power = token.startswith(POWER) and token not in POWER  # its exponent has no brackets
+    power = token.startswith(POWER) and token not in POWER  # a sign alone is prose
     return bool(atom(token)) or token in SIGNS or token.isspace() or power
 
 

@@ -70,7 +70,7 @@ def _follow(process, path, limit, at, errors, started):
                 "end, or give it more with --limit"
             )
             return _Place(at.number + 1) if at.name else None
-        if kind == "ended":
+        if kind == "gone":
             errors.append(f"{at.name or path}: ended the process that runs it; take out what exits")
             return _Place(at.number + 1) if at.name else None
         if kind == "rule":
@@ -95,7 +95,7 @@ class _Process:
     """A process that judges the rules from a place on, and sends lines of JSON."""
 
     def __init__(self, path: Path, at: _Place):
-        self.sent = queue.Queue()  # lines, and "ended" after the last
+        self.sent = queue.Queue()  # lines, and "gone" after the last
         here = os.pathsep.join(x for x in sys.path if x)  # the same import path
         self.process = subprocess.Popen(
             [sys.executable, "-P", "-m", MODULE, path, str(at.number), str(at.verdict)],
@@ -122,7 +122,7 @@ class _Process:
         with self.process.stdout as lines:
             for line in lines:
                 self.sent.put(json.loads(line))
-        self.sent.put(["ended"])
+        self.sent.put(["gone"])
 
     def _print(self):
         """Passes on the output of the file, piece by piece."""

@@ -31,9 +31,10 @@ from lrp_axioms.benchmarks.sources.tokens import Read
 from lrp_axioms.numeric.evaluation.perturbation import ORDERS, perturbation_curves
 from lrp_axioms.numeric.layer_mixes import sweep
 from lrp_axioms.numeric.methods import amplification
-from lrp_axioms.numeric.models import families
+from lrp_axioms.numeric.models import heads
 from lrp_axioms.numeric.models.facts import facts_of
 from lrp_axioms.numeric.models.inputs import prepare
+from lrp_axioms.numeric.warning import telling
 
 SHARD = 128, 4096, 64  # a batch has at most so many texts, tokens, and tokens of padding
 FEW = 3  # words of the text that tries a row
@@ -150,20 +151,19 @@ def shards(
 ) -> list[list[int]]:
     """Sorts the ``numbers`` of texts, or all, by length, so that little of a batch is padding.
 
-    A classifier that may find the last token by its padding id gets no other padding, and one
-    text at a time if it has no padding id, without which it does not take more.
+    The shortest text is tried beside others: where padding changes its logits, texts of one length
+    are together, and where the model refuses two texts, each is alone.
     """
-    lengths = [len(each["input_ids"]) for each in read(classifier, data).tokens]
+    data = read(classifier, data)
+    lengths = [len(each["input_ids"]) for each in data.tokens]
+    order = sorted(range(len(lengths)) if numbers is None else numbers, key=lengths.__getitem__)
     texts, tokens, padding = SHARD
-    facts = facts_of(classifier.model)
-    finds = classifier.explains == "class" and facts.reads != families.FIRST
-    if finds and facts.padding_id is None:
-        texts = 1
-    elif finds and facts.padding_id != classifier.tokenizer.pad_token_id:
+    longer = [n for n in order if lengths[n] > lengths[order[0]]][:1]
+    if len(order) > 1 and not (longer and _is_as_alone(classifier, data, order[0], longer[0])):
         padding = 0
+        texts = texts if _is_as_alone(classifier, data, order[0], order[0]) else 1
     found: list[list[int]] = []
-    chosen = range(len(lengths)) if numbers is None else numbers
-    for n in sorted(chosen, key=lengths.__getitem__):
+    for n in order:
         last = found[-1] if found else []
         size = (len(last) + 1) * lengths[n]
         padded = size - sum(lengths[x] for x in [*last, n])
@@ -171,6 +171,30 @@ def shards(
         found += [[]] if full or not last else []
         found[-1].append(n)
     return found
+
+
+def _is_as_alone(classifier: Classifier, data: Read, one: int, other: int) -> bool:
+    """Decides whether a text has the logits beside another text that it has alone.
+
+    Half of the digits must agree, as more would depend on the kernel.
+    """
+    try:
+        with telling(lambda _: None):
+            alone, beside = (_logits(classifier, data, x) for x in ([one], [one, other]))
+    except (ValueError, RuntimeError):  # of two texts, or of this one: its own run tells
+        return False
+    unit = max(torch.finfo(dtype).eps for dtype in (alone.dtype, torch.float32))
+    return bool((alone - beside).abs().max() <= unit**0.5 * alone.abs().max())
+
+
+@torch.no_grad()
+def _logits(classifier: Classifier, data: Read, shard: Sequence[int]) -> Tensor:
+    """Returns the logits of the first text of a shard, or of all its tokens."""
+    batch = prepare(classifier.model, in_batch(classifier, data, shard)[0])
+    head, (tokens,) = batch.facts.head, (batch.attention_mask[0] == 1).nonzero(as_tuple=True)
+    rows = None if head in (heads.CLASSES, heads.ANSWER) else tokens
+    found = heads.run(classifier.model, batch.arguments(), rows, of=head)[0]
+    return found[:, tokens] if head == heads.ANSWER else found
 
 
 def maps(row: Row, classifier: Classifier, data: Texts, shard: Sequence[int]) -> dict[str, list]:
@@ -275,9 +299,7 @@ def in_batch(classifier, data, shard):
     padding = len({len(each["input_ids"]) for each in tokens}) > 1  # else no token to pad with
     if padding and classifier.tokenizer.pad_token is None:  # the mask hides it, whatever it is
         classifier.tokenizer.pad_token = classifier.tokenizer.eos_token
-    facts = facts_of(classifier.model)  # padding on the left changes positions that count columns
-    decodes = facts.reads == families.LAST or classifier.explains == "next token"
-    side = "right" if decodes or facts.counts_columns else None
+    side = "left" if facts_of(classifier.model).reads_end else "right"  # columns are positions
     how = {"padding": padding, "padding_side": side, "return_tensors": "pt"}
     inputs = classifier.tokenizer.pad(tokens, **how)
     return inputs, inputs.pop("special_tokens_mask") == 1

@@ -9,6 +9,7 @@ import socket
 import time
 from collections import Counter, deque
 from functools import partial
+from types import ModuleType
 
 import torch
 
@@ -21,9 +22,6 @@ from lrp_axioms.numeric.spelling import did_you_mean
 
 RETRIES = 3  # of an item whose worker was lost; an error of ours is not tried again
 SECONDS = 5  # until a silent cluster counts as absent, and between looks for new machines
-# Ray would report to its makers, warn, and keep notices back until its end.
-for _name in ("USAGE_STATS_ENABLED", "ACCEL_ENV_VAR_OVERRIDE_ON_ZERO", "DEDUP_LOGS"):
-    os.environ.setdefault(f"RAY_{_name}", "0")
 
 
 def engine(name: str, *, address: str | None = None, device: str | None = None) -> Engine:
@@ -43,9 +41,7 @@ def engine(name: str, *, address: str | None = None, device: str | None = None) 
         if address is not None:
             raise ValueError(f"--address {address} would be ignored; pass --engine ray too")
         return IN_PROCESS
-    need("--engine ray", "ray", extra="cluster")
-    import ray
-
+    ray = library()
     if not ray.is_initialized():
         _connect(ray, address)
     gpus = int(ray.cluster_resources().get("GPU", 0))
@@ -61,6 +57,16 @@ def engine(name: str, *, address: str | None = None, device: str | None = None) 
     # A worker sees no GPU but its own, which therefore has this name in all of them.
     place = "cuda:0" if wanted == "cuda" else "cpu"
     return Engine(partial(_each, ray, place), place)
+
+
+def library() -> ModuleType:
+    """Imports Ray, which then neither reports to its makers, nor warns, nor keeps notices back."""
+    need("--engine ray", "ray", extra="cluster")
+    for name in ("USAGE_STATS_ENABLED", "ACCEL_ENV_VAR_OVERRIDE_ON_ZERO", "DEDUP_LOGS"):
+        os.environ.setdefault(f"RAY_{name}", "0")
+    import ray
+
+    return ray
 
 
 def _connect(ray, address):

@@ -25,8 +25,8 @@ class Path:
     start: Tensor  # (token, channel)
     end: Tensor  # (batch, token, channel)
     rest: dict[str, Tensor]  # (batch, token) each
-    length: Tensor  # (batch,) tokens that run: all but the padding at one side
-    read: Tensor | None  # (batch,) the column that the head reads, of a known family
+    length: Tensor  # (batch,) tokens that run: all but padding before LAST, or behind
+    read: Tensor | None  # (batch,) the column that is read, where ``reads`` is LAST
     readout: Readout
     source: int  # tokens of an encoder, before a decoder's; 0 for one text
 
@@ -52,7 +52,7 @@ class Path:
 
     def rows(self, text: Tensor, words: Tensor, rest: dict[str, Tensor]) -> Rows:
         """Reads decoders as with ids: given `inputs_embeds`, Transformers reads the last column."""
-        if self.reads == families.LAST and self.read is not None:
+        if self.read is not None:
             model: Any = self.model  # a known family, whose head is its score
             out = model.base_model(inputs_embeds=words, use_cache=False, **rest)
             column = self.read[text] - self.columns(text).start
@@ -118,7 +118,7 @@ def _path(kept: Whole, batch: Batch, baseline: str, readout: Readout) -> Path:
     behind = present if reads == families.LAST else present.flip(1)
     length = present.shape[1] - behind.to(torch.uint8).argmax(dim=1)
     source = 0 if written is None else ids.shape[1]
-    read = None if reads is None else batch.read
+    read = batch.read if reads == families.LAST else None
     return Path(model, reads, start[0], end, rest, length, read, readout, source)
 
 

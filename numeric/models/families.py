@@ -75,6 +75,10 @@ JOINS = dict(family.join for family in FAMILIES.values() if family.join)
 CAUSAL = {*modeling_auto.MODEL_FOR_CAUSAL_LM_MAPPING_NAMES.values()}
 """Names of classes of language models whose tokens each predict the next one."""
 
+DECODERS = {*modeling_auto.MODEL_FOR_CAUSAL_LM_MAPPING_NAMES}
+DECODERS -= {*modeling_auto.MODEL_FOR_MASKED_LM_MAPPING_NAMES}
+"""Types of models whose classifiers find the last token by the id of padding."""
+
 CLASSIFIES = ("ForSequenceClassification", "ForTokenClassification", "ForQuestionAnswering")
 IMAGE_TEXT = {*modeling_auto.MODEL_FOR_IMAGE_TEXT_TO_TEXT_MAPPING_NAMES.values()}
 """Names of classes of models that read images and texts and write texts."""

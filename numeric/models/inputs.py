@@ -58,13 +58,11 @@ def _warn_of_padding(model: PreTrainedModel, batch: Batch) -> None:
             f"{type(model).__name__} reads the last column, which attention_mask hides in examples "
             f"{behind}; pad on the left, or pass one text at a time"
         )
-    facts = batch.facts
-    others = [row for row in behind if batch.ids[row, -1] != facts.padding_id]
-    if others and facts.head == heads.CLASSES and facts.reads is None and not facts.reads_end:
+    elif others := _others_behind(model, batch, behind):
         warn_caller(
-            f"attention_mask hides the last column of examples {others}, whose id is not "
-            f"pad_token_id={facts.padding_id}: a {type(model).__name__} that finds the last token "
-            "by this id reads padding, and its logits are explained; pad with that id"
+            f"attention_mask hides ids other than pad_token_id={batch.facts.padding_id} behind "
+            f"examples {others}; {type(model).__name__} may read one as the last token, and its "
+            "logits are explained; pad with the id of model.config, or pass one text at a time"
         )
     moved = (batch.attention_mask[:, 0] != 1).nonzero()[:, 0].tolist()
     if moved and batch.facts.counts_columns:
@@ -161,6 +159,17 @@ def _value_problems(model: PreTrainedModel, batch: Batch) -> Iterator[str]:
             f"first token masked out in examples {headless}, although the model reads its logits "
             'there; pad on the right (tokenizer.padding_side = "right")'
         )
+
+
+def _others_behind(model: PreTrainedModel, batch: Batch, rows: list[int]) -> list[int]:
+    """Lists rows that end in another id than padding's, of decoders that may read it."""
+    facts = batch.facts
+    decodes = model.config.model_type in families.DECODERS and not facts.two
+    if not decodes or facts.head != heads.CLASSES or facts.reads == families.LAST:
+        return []
+    pad = -1 if facts.padding_id is None else facts.padding_id
+    last = batches.last_column(batch.attention_mask)
+    return [row for row in rows if (batch.ids[row, last[row] + 1 :] != pad).any()]
 
 
 def _text_problems(ids: Tensor, facts: ModelFacts) -> Iterator[str]:

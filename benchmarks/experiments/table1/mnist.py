@@ -53,9 +53,14 @@ class Declared:
 
 
 @dataclass(frozen=True, kw_only=True)
-class Grid(Declared):
-    """The declaration as it is run."""
+class Grid:
+    """Networks, their training and analysis, and the paper's numbers."""
 
+    tolerance: float
+    accuracy: float
+    paper: dict[str, float]
+    training: dict
+    analysis: dict
     models: dict[tuple[str, int], Specification]  # by name and seed
 
 
@@ -68,12 +73,14 @@ def declared(*, reduced: bool = False) -> Grid:
     models |= {(name, seeds[0]): main | changed for name, changed in table.models.items()}
     if reduced:
         models = {(name, seeds[0]): models[name, seeds[0]] for name in less["models"]}
-    changed = {
-        "training": table.training | (less["training"] if reduced else {}),
-        "analysis": table.analysis | (less["analysis"] if reduced else {}),
-        "models": {key: Specification(**choices) for key, choices in models.items()},
-    }
-    return Grid(**vars(table) | changed)
+    return Grid(
+        tolerance=table.tolerance,
+        accuracy=table.accuracy,
+        paper=table.paper,
+        training=table.training | (less["training"] if reduced else {}),
+        analysis=table.analysis | (less["analysis"] if reduced else {}),
+        models={key: Specification(**choices) for key, choices in models.items()},
+    )
 
 
 @one_thread()

@@ -60,15 +60,14 @@ def measure(count: int, workers: int = 0) -> dict:
 
 
 def _engine(workers):
-    from lrp_axioms.benchmarks.running.cluster import engine
+    from lrp_axioms.benchmarks.running import cluster
     from lrp_axioms.benchmarks.running.workers import IN_PROCESS
 
     if not workers:
         return IN_PROCESS
-    import ray
-
-    ray.init("local", num_cpus=workers, num_gpus=0, include_dashboard=False, log_to_driver=False)
-    return engine("ray", device="cpu")
+    one = {"num_gpus": 0, "include_dashboard": False, "log_to_driver": False}
+    cluster.library().init("local", num_cpus=workers, **one)
+    return cluster.engine("ray", device="cpu")
 
 
 def _peak(pid):

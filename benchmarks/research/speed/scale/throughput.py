@@ -83,10 +83,9 @@ def rate(number: int, classifier: models.Classifier, texts: list[str]) -> float:
 
     The first blocks of all workers end together, so that no time lies between them.
     """
-    import ray
-
     from lrp_axioms.benchmarks.running import cluster
 
+    ray = cluster.library()
     ray.init("local", num_cpus=number, num_gpus=0, include_dashboard=False, log_to_driver=False)
     stamps = []
 
