@@ -139,17 +139,17 @@ def main(arguments: list[str] | None = None) -> int:
     add("--data-dir", type=Path, help="sst2, imdb and mnist from this folder, not from the Hub")
     add("--sst-model", help="a folder or Hub id; default: the paper's")
     add("--imdb-model", help="a folder or Hub id; default: the paper's")
-    add("--judges", nargs="+", default=(), metavar="MODEL", help="more classifiers of SST-2")
+    add("--judges", action="append", metavar="MODEL", help="one more classifier of SST-2")
     add("--results", type=Path, help="folder of runs: sst2, imdb, mnist; complete ones are read")
-    add("--examples", nargs="+", default=[], metavar="DATASET=N", help="such as sst2=100 imdb=50")
+    add("--examples", action="append", default=[], metavar="DATASET=N", help="such as sst2=100")
     add("--reduced", action="store_true", help="a short run that tests the road, not the claims")
     add("--output", type=Path, default=HERE, help="where the notebooks are written")
     add("--timeout", type=int, default=12 * 3600, help="seconds for one cell")
     given = parser.parse_args(arguments)
-    unknown = [name for name in given.names if name not in names()]
-    wrong = [one for one in given.examples if not re.fullmatch(r"(sst2|imdb)=[1-9]\d*", one)]
-    if unknown or wrong:
-        parser.error(f"{', '.join(unknown + wrong)}: pass NAME of {', '.join(names())}; sst2=N")
+    if unknown := [name for name in given.names if name not in names()]:
+        parser.error(f"{', '.join(unknown)}: pass NAME of {', '.join(names())}")
+    if wrong := [x for x in given.examples if not re.fullmatch(r"(sst2|imdb)=[1-9]\d*", x)]:
+        parser.error(f"--examples {', '.join(wrong)}: pass sst2=N or imdb=N, with N from 1")
     failed = []
     for name in given.names or names():
         try:

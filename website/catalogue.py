@@ -84,16 +84,19 @@ This page is made by `python -m website.catalogue`.
 
 
 def introduction(verdicts: Sequence[Verdict]) -> str:
-    """How many statements there are, and how to read the page."""
+    """How many statements there are, and how to read the page.
+
+    Raises ValueError that names every statement that is not established.
+    """
+    if failed := [verdict.label for verdict in verdicts if verdict.verdict == NOT_ESTABLISHED]:
+        raise ValueError(f"not established: {', '.join(failed)}; `lrp-axioms prove` says why")
     kinds = Counter(verdict.verdict for verdict in verdicts)
     counts = ", ".join(f"{count} are {name}" for name, count in sorted(kinds.items()))
     return INTRODUCTION.format(count=len(verdicts), counts=counts)
 
 
 def page(verdicts: Sequence[Verdict]) -> str:
-    """The catalogue as Markdown; raises ValueError that names every statement not established."""
-    if failed := [verdict.label for verdict in verdicts if verdict.verdict == NOT_ESTABLISHED]:
-        raise ValueError(f"not established: {', '.join(failed)}; `lrp-axioms prove` says why")
+    """The catalogue as Markdown; raises as ``introduction``."""
     found, meanings = sections(verdicts), table("MEANINGS")
     lines = [introduction(verdicts), "| if you want to know ... | read |", "| --- | --- |"]
     lines += [f"| {THEMES[name]} | [{name}](#{anchor(name)}) |" for name in found]

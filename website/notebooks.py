@@ -19,7 +19,7 @@ TEMPLATE = """{% extends "markdown/index.md.j2" %}
 {% endblock input %}"""
 GALLERY = """# Notebooks
 
-Notebooks for a reader of the paper. Each ends with an assertion of its headline number. They are
+Notebooks for a reader of the paper. Each ends with assertions about its headline. They are
 shown as they were executed: nothing is run again for this site, but `make notebooks` does that.
 
 <div class="gallery" markdown="1">

@@ -27,7 +27,10 @@ def decided() -> list[Verdict]:
 
 
 def page(verdicts: Sequence[Verdict]) -> str:
-    """The catalogue as Markdown, with formulas, witnesses and derivations."""
+    """The catalogue as Markdown, with formulas, witnesses and derivations.
+
+    Raises ValueError that names every statement that is not established.
+    """
     meanings, rules = table("MEANINGS"), table("DERIVATIONS")
     lines = [catalogue.introduction(verdicts), SEARCH]
     for name, section in catalogue.sections(verdicts).items():

@@ -30,13 +30,13 @@ from benchmarks.experiments.table2 import HINGES
 from benchmarks.sources import data, models
 from numeric.results.render import LEGEND
 from paper_notebooks import build
+from tests.support.theorems import stated
 
 ROOT = Path(__file__).resolve().parents[2]
 KEPT = ROOT / "paper_notebooks"
 NAMES = build.names()
 TEXTS = {*NAMES} - {"01_proofs", "02_table1_mnist", "07_causes"}
 EXAMPLES = {"sst2": 2, "imdb": 2}
-THEOREM = re.compile(r"^@pytest\.mark\.theorem\(", re.MULTILINE)
 
 
 class InThisProcess:
@@ -104,10 +104,10 @@ def reduced(tmp_path_factory):
     def made(name):
         options = dict.fromkeys(("--sst-model", "--imdb-model", "--judges"), folder / "model")
         options |= {"--data-dir": folder, "--results": folder / "results", "--output": folder}
-        examples = (f"{dataset}={n}" for dataset, n in EXAMPLES.items())
         given = [str(x) for option in options.items() for x in option]
+        given += [f"--examples={dataset}={n}" for dataset, n in EXAMPLES.items()]
         with mock.patch.object(build, "NotebookClient", InThisProcess):
-            assert build.main([name, "--reduced", *given, "--examples", *examples]) == 0
+            assert build.main(["--reduced", *given, name]) == 0
         return nbformat.read(folder / f"{name}.ipynb", as_version=4)
 
     return made
@@ -115,13 +115,11 @@ def reduced(tmp_path_factory):
 
 def full_sizes():
     """Returns notebook -> the sizes that its kept run must have measured."""
-    theorems = (ROOT / "axioms" / "theorems").glob("test_*.py")
-    statements = sum(len(THEOREM.findall(path.read_text(encoding="utf-8"))) for path in theorems)
     grid = mnist.declared()
     texts = {"sst2": 872, "imdb": 200}
     return {
         "01_proofs": {
-            "statements": statements,
+            "statements": len(stated()),
             "cells": len(REWRITES) * len(RULE_SETS) * len(STABILISERS),
         },
         "02_table1_mnist": {"mnist": grid.analysis["images"], "networks": len(grid.models)},
@@ -186,9 +184,8 @@ def strange_texts(made):
 def test_at_reduced_size_every_cell_runs_on_few_texts_images_and_proofs(reduced, name):
     made = reduced(name)
     grid, full = mnist.declared(reduced=True), full_sizes()[name]
-    associativity = ROOT / "axioms" / "theorems" / "test_associativity.py"
     sizes = {
-        "statements": len(THEOREM.findall(associativity.read_text(encoding="utf-8"))),
+        "statements": sum("test_associativity.py" in x.test for x in stated()),
         "cells": 3 * len(RULE_SETS) * len(STABILISERS),
         "mnist": grid.analysis["images"],
         "networks": len(grid.models),
@@ -207,6 +204,14 @@ def test_the_kept_notebook_is_its_source_executed_at_full_size(name):
     nbformat.validate(made)
     assert list(faults(made, name, sizes=full_sizes()[name], is_reduced=False)) == []
     assert path.stat().st_size < 400_000
+
+
+def test_the_kept_notebook_of_proofs_has_each_statement_of_today():
+    made = nbformat.read(KEPT / "01_proofs.ipynb", as_version=4)
+    shown = "\n".join(build.texts_of(output) for _, output in build.outputs(made))
+    row = lambda *cells: "| " + " | ".join(x.replace("|", "\\|") for x in cells) + " |"
+    rows = {x.label: row(x.label, x.statement, x.verdict) for x in stated()}
+    assert [label for label, wanted in rows.items() if wanted not in shown] == []
 
 
 def test_every_kept_notebook_has_a_source():

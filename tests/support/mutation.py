@@ -196,31 +196,38 @@ def deciding() -> list[Mutant]:
 
 
 def main(*paths: str) -> int:
-    """Prints every survivor, of some files or of all; 1 if there is one.
+    """Prints every survivor, of some files or of all, and every undecided mutant; 1 if any.
 
-    Ends with an error if a test fails without any mutant.
+    Ends with an error if a test fails, or cannot be run, without any mutant.
     """
     known = SLOW | DECIDING
     if unknown := [path for path in paths if path not in known]:
         sys.exit(f"no mutants are made of {', '.join(unknown)}; pass some of {', '.join(known)}")
     files = {path: known[path] for path in paths or known}
-    if broken := [path for path, of in files.items() if fails(tests(*of))]:
+    if broken := [path for path, of in files.items() if _is_broken(tests(*of))]:
         sys.exit(f"without a mutant, tests fail of {', '.join(broken)}; mend them first")
     chosen = [m for m in all_mutants() + deciding() if m.path in files]
-    survivors = []
+    survive, undecided = 0, 0
     for n, mutant in enumerate(chosen, start=1):
-        print(f"\r{n} of {len(chosen)}, {len(survivors)} survive", end="", file=sys.stderr)
+        print(f"\r{n} of {len(chosen)}, {survive} survive", end="", file=sys.stderr)
         try:
-            verdict = "" if noticed(mutant) else "survives"
+            if not noticed(mutant):
+                survive += 1
+                print(f"\nsurvives: {mutant}")
         except Undecided as error:
-            verdict = f"undecided ({error})"
-        if verdict:
-            survivors.append(mutant)
-            print(f"\n{verdict}: {mutant}")
-    print(
-        f"\n{len(chosen)} mutants, {len(EQUIVALENT)} more are equivalent; {len(survivors)} survive"
-    )
-    return bool(survivors)
+            undecided += 1
+            print(f"\nundecided ({error}): {mutant}")
+    equivalent = sum(path in files for path, *_ in EQUIVALENT)
+    print(f"\n{len(chosen)} mutants, {equivalent} more are equivalent; ", end="")
+    print(f"{survive} survive, {undecided} are undecided")
+    return bool(survive or undecided)
+
+
+def _is_broken(check: Callable[[], None]) -> bool:
+    try:
+        return fails(check)
+    except Undecided:
+        return True
 
 
 if __name__ == "__main__":
