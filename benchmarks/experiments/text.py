@@ -18,6 +18,7 @@ from torch import Tensor
 from lrp_axioms import Attribution, attribute
 from lrp_axioms.axioms.composites import Composite, UnassignedOperation
 from lrp_axioms.benchmarks.experiments.maps import GAP, Run
+from lrp_axioms.benchmarks.experiments.padding import divided, is_as_alone
 from lrp_axioms.benchmarks.experiments.record import experiment
 from lrp_axioms.benchmarks.experiments.rows import MASK, Row, Variant
 from lrp_axioms.benchmarks.names import ON_TEXTS
@@ -31,12 +32,11 @@ from lrp_axioms.benchmarks.sources.tokens import Read
 from lrp_axioms.numeric.evaluation.perturbation import ORDERS, perturbation_curves
 from lrp_axioms.numeric.layer_mixes import sweep
 from lrp_axioms.numeric.methods import amplification
-from lrp_axioms.numeric.models import heads
 from lrp_axioms.numeric.models.facts import facts_of
 from lrp_axioms.numeric.models.inputs import prepare
-from lrp_axioms.numeric.warning import telling
 
 SHARD = 128, 4096, 64  # a batch has at most so many texts, tokens, and tokens of padding
+TRIED = "where it changes no logits"  # whether a batch has padding
 FEW = 3  # words of the text that tries a row
 
 
@@ -92,7 +92,7 @@ def run(
     measured = partial(_measured, measure_of(row), row, classifier, data, about["device"])
     manifest = runner.run(
         output / row.name,
-        row.record() | about | {"batch": [*SHARD]},
+        row.record() | about | {"batch": [*SHARD], "padding": TRIED},
         _in_blocks(classifier, data),
         measured,
         engine=engine,
@@ -151,50 +151,25 @@ def shards(
 ) -> list[list[int]]:
     """Sorts the ``numbers`` of texts, or all, by length, so that little of a batch is padding.
 
-    The shortest text is tried beside others: where padding changes its logits, texts of one length
-    are together, and where the model refuses two texts, each is alone.
+    Two texts are tried first: where padding changes logits, only texts of one length share a
+    batch; and where the model refuses two texts, each has its own.
     """
     data = read(classifier, data)
     lengths = [len(each["input_ids"]) for each in data.tokens]
     order = sorted(range(len(lengths)) if numbers is None else numbers, key=lengths.__getitem__)
-    texts, tokens, padding = SHARD
-    longer = [n for n in order if lengths[n] > lengths[order[0]]][:1]
-    if len(order) > 1 and not (longer and _is_as_alone(classifier, data, order[0], longer[0])):
-        padding = 0
-        texts = texts if _is_as_alone(classifier, data, order[0], order[0]) else 1
-    found: list[list[int]] = []
-    for n in order:
-        last = found[-1] if found else []
-        size = (len(last) + 1) * lengths[n]
-        padded = size - sum(lengths[x] for x in [*last, n])
-        full = len(last) == texts or size > tokens or padded > padding
-        found += [[]] if full or not last else []
-        found[-1].append(n)
-    return found
-
-
-def _is_as_alone(classifier: Classifier, data: Read, one: int, other: int) -> bool:
-    """Decides whether a text has the logits beside another text that it has alone.
-
-    Half of the digits must agree, as more would depend on the kernel.
-    """
-    try:
-        with telling(lambda _: None):
-            alone, beside = (_logits(classifier, data, x) for x in ([one], [one, other]))
-    except (ValueError, RuntimeError):  # of two texts, or of this one: its own run tells
-        return False
-    unit = max(torch.finfo(dtype).eps for dtype in (alone.dtype, torch.float32))
-    return bool((alone - beside).abs().max() <= unit**0.5 * alone.abs().max())
-
-
-@torch.no_grad()
-def _logits(classifier: Classifier, data: Read, shard: Sequence[int]) -> Tensor:
-    """Returns the logits of the first text of a shard, or of all its tokens."""
-    batch = prepare(classifier.model, in_batch(classifier, data, shard)[0])
-    head, (tokens,) = batch.facts.head, (batch.attention_mask[0] == 1).nonzero(as_tuple=True)
-    rows = None if head in (heads.CLASSES, heads.ANSWER) else tokens
-    found = heads.run(classifier.model, batch.arguments(), rows, of=head)[0]
-    return found[:, tokens] if head == heads.ANSWER else found
+    found = divided(order, lengths, *SHARD)
+    tried = partial(
+        is_as_alone, classifier.model, lambda shard: in_batch(classifier, data, shard)[0]
+    )
+    if padded := [x for x in found if lengths[x[0]] < lengths[x[-1]]]:
+        widest = max(padded, key=lambda x: lengths[x[-1]] - lengths[x[0]])
+        if tried(widest[0], widest[-1]):
+            return found
+        texts, tokens, _ = SHARD
+        found = divided(order, lengths, texts, tokens, 0)
+    several = next((x for x in found if len(x) > 1), None)
+    refuses = several and tried(*several[:2]) is None
+    return [[n] for n in order] if refuses else found
 
 
 def maps(row: Row, classifier: Classifier, data: Texts, shard: Sequence[int]) -> dict[str, list]:
@@ -297,11 +272,15 @@ def in_batch(classifier, data, shard):
         data, shard = read(classifier, replace(data, **few)), range(len(shard))
     tokens = [data.tokens[n] for n in shard]
     padding = len({len(each["input_ids"]) for each in tokens}) > 1  # else no token to pad with
-    if padding and classifier.tokenizer.pad_token is None:  # the mask hides it, whatever it is
-        classifier.tokenizer.pad_token = classifier.tokenizer.eos_token
-    side = "left" if facts_of(classifier.model).reads_end else "right"  # columns are positions
+    # Padding on the left would shift positions that count columns.
+    side = "left" if facts_of(classifier.model).reads_end else "right"
     how = {"padding": padding, "padding_side": side, "return_tensors": "pt"}
-    inputs = classifier.tokenizer.pad(tokens, **how)
+    words, pad = classifier.tokenizer, classifier.tokenizer.pad_token
+    try:
+        words.pad_token = words.eos_token if pad is None else pad  # the mask hides it
+        inputs = words.pad(tokens, **how)
+    finally:
+        words.pad_token = pad
     return inputs, inputs.pop("special_tokens_mask") == 1
 
 

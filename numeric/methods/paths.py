@@ -9,7 +9,7 @@ from torch import Tensor, nn
 from transformers import PreTrainedModel
 
 from lrp_axioms.numeric.methods.shared import OF_OTHER_CODE, Whole, reuse, whole
-from lrp_axioms.numeric.models import families
+from lrp_axioms.numeric.models import families, heads
 from lrp_axioms.numeric.models.batches import DECODER, Batch, first_map
 from lrp_axioms.numeric.models.facts import facts_of
 from lrp_axioms.numeric.targets.chosen import Rows
@@ -170,12 +170,11 @@ def _is_quantised(module: nn.Module) -> bool:
 def _matching_path(path: Path, readout: Readout, rows: Rows) -> Path:
     """Returns the path, with padding or without, whose end has the logits of the ids.
 
-    Half of the digits must agree: other positions, or another row, change more than that.
+    They agree up to rounding: other positions, or another row, change more.
     Raises ValueError if neither does.
     """
     targets = readout.targets
     logits = torch.cat([each.terms(rows) for each in targets], dim=1)
-    unit = max(torch.finfo(dtype).eps for dtype in (logits.dtype, torch.float32))
     gaps = []
     padded = [torch.full_like(path.length, path.end.shape[1])] if path.reads is None else []
     for length in (*padded, path.length):
@@ -190,7 +189,7 @@ def _matching_path(path: Path, readout: Readout, rows: Rows) -> Path:
             ends = torch.cat([each.terms(found, texts) for each in targets], dim=1)
             distances.append((ends - logits[texts]).abs().max())
         gaps.append(torch.stack(distances).max().item())  # a NaN counts as a large gap
-        if gaps[-1] <= unit**0.5 * logits.abs().max().item():
+        if gaps[-1] <= heads.rounding(logits):
             return tried
     raise ValueError(_refusal(path.model, f"its logits become others, by {min(gaps):.1e}"))
 

@@ -77,7 +77,7 @@ CAUSAL = {*modeling_auto.MODEL_FOR_CAUSAL_LM_MAPPING_NAMES.values()}
 
 DECODERS = {*modeling_auto.MODEL_FOR_CAUSAL_LM_MAPPING_NAMES}
 DECODERS -= {*modeling_auto.MODEL_FOR_MASKED_LM_MAPPING_NAMES}
-"""Types of models whose classifiers find the last token by the id of padding."""
+"""Types of causal models; most of their classifiers find the last token by the id of padding."""
 
 CLASSIFIES = ("ForSequenceClassification", "ForTokenClassification", "ForQuestionAnswering")
 IMAGE_TEXT = {*modeling_auto.MODEL_FOR_IMAGE_TEXT_TO_TEXT_MAPPING_NAMES.values()}

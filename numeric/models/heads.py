@@ -97,6 +97,12 @@ def read(model: nn.Module, output: ModelOutput, *, of: str) -> Tensor:
     return _of(model, output, "logits", 2 if of == CLASSES else 3)
 
 
+def rounding(logits: Tensor) -> float:
+    """Returns the difference between logits that rounding explains: half of their digits."""
+    unit = max(torch.finfo(dtype).eps for dtype in (logits.dtype, torch.float32))
+    return float(unit**0.5 * logits.abs().max())
+
+
 def _of(model: nn.Module, output: ModelOutput, name: str, axes: int) -> Tensor:
     found = getattr(output, name, None)
     if isinstance(found, Tensor) and found.ndim == axes:

@@ -62,7 +62,7 @@ def _warn_of_padding(model: PreTrainedModel, batch: Batch) -> None:
         warn_caller(
             f"attention_mask hides ids other than pad_token_id={batch.facts.padding_id} behind "
             f"examples {others}; {type(model).__name__} may read one as the last token, and its "
-            "logits are explained; pad with the id of model.config, or pass one text at a time"
+            "logits are explained; pad with the id of model.config, or leave padding out"
         )
     moved = (batch.attention_mask[:, 0] != 1).nonzero()[:, 0].tolist()
     if moved and batch.facts.counts_columns:
@@ -162,7 +162,7 @@ def _value_problems(model: PreTrainedModel, batch: Batch) -> Iterator[str]:
 
 
 def _others_behind(model: PreTrainedModel, batch: Batch, rows: list[int]) -> list[int]:
-    """Lists rows that end in another id than padding's, of decoders that may read it."""
+    """Lists rows of decoders with another id than padding's behind the last token."""
     facts = batch.facts
     decodes = model.config.model_type in families.DECODERS and not facts.two
     if not decodes or facts.head != heads.CLASSES or facts.reads == families.LAST:

@@ -13,7 +13,7 @@ from numeric.methods.catalogue import METHODS
 from tests.census.build import CAUSAL, with_inputs
 from tests.census.measure import conditions
 from tests.support import cases
-from tests.support.cases import ALL, DECODERS, ENCODERS, ROTARY, SINGLE, close
+from tests.support.cases import ALL, ENCODERS, ROTARY, SINGLE, close
 from tests.support.traces import assert_same, snapshot
 
 COMPOSITES = {"attnlrp": ATTNLRP, "cp-lrp": CP_LRP}
@@ -211,7 +211,6 @@ def test_every_method_leaves_the_model_as_it_was_or_refuses(name):
 
 OF_TEXT = ("loo", "integrated-gradients", "mask-relevance", "budgeted-loo", "atman", "shapley")
 REFUSED = {("vit", name) for name in OF_TEXT}
-REFUSED |= {(name, "integrated-gradients") for name in DECODERS}
 
 
 def alone(name, inputs, row):

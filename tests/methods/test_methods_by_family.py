@@ -121,7 +121,7 @@ def test_an_unknown_classifier_that_may_read_padding_warns():
     one = {key: x[1:, :4] for key, x in inputs.items()}
     padded = attribute(model, inputs, target=1)
     close(padded.relevance[1, :4], attribute(model, one, target=1).relevance[0], tolerance=SINGLE)
-    with pytest.warns(UserWarning, match=r"examples \[1\], whose id is not pad_token_id=0"):
+    with pytest.warns(UserWarning, match=r"other than pad_token_id=0 behind examples \[1\]"):
         attribute(model, with_other_padding(inputs))
 
 
