@@ -41,7 +41,8 @@ def is_as_alone(
         raise
     except OF_OTHER_CODE:  # the run of the text itself tells
         return None
-    return bool((alone[0] - beside[0]).abs().max() <= heads.rounding(beside))
+    far = heads.rounding(beside.nan_to_num())
+    return torch.allclose(alone[0], beside[0], rtol=0, atol=far, equal_nan=True)
 
 
 @torch.no_grad()

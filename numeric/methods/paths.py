@@ -36,8 +36,8 @@ class Path:
         last = self.reads == families.LAST
         return slice(tokens - longest, None) if last else slice(longest)
 
-    def run(self, text: Tensor, alpha: Tensor) -> tuple[Tensor, Rows]:
-        """Returns embeddings of ``text`` (copy,) at ``alpha``, and the head's output.
+    def inputs(self, text: Tensor, alpha: Tensor) -> tuple[Tensor, dict[str, Tensor]]:
+        """Returns embeddings of ``text`` (copy,) at ``alpha``, and the inputs beside them.
 
         alpha: (copy,), or (copy, token, channel)
         """
@@ -45,7 +45,11 @@ class Path:
         end, start = self.end[text, columns], self.start[columns]
         alpha = alpha[:, None, None] if alpha.ndim == 1 else alpha[:, columns]
         words = (start + alpha * (end - start)).to(end.dtype)
-        rest = {key: x[text, columns] for key, x in self.rest.items()}
+        return words, {key: x[text, columns] for key, x in self.rest.items()}
+
+    def run(self, text: Tensor, alpha: Tensor) -> tuple[Tensor, Rows]:
+        """Returns these embeddings, and the head's output."""
+        words, rest = self.inputs(text, alpha)
         words.requires_grad_(torch.is_grad_enabled())
         given = words.clone()  # code may change it in place
         return words, self.rows(text, given, rest)
