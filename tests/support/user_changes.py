@@ -215,6 +215,8 @@ CASES = [(change, name) for change, (names, _) in CHANGES.items() for name in na
 def changed(change, name, patch):
     """Returns a changed model in float64, and a batch."""
     model, inputs = cases.family(name)
+    if name == "llama":  # given embeddings, as in loops, it reads the last column
+        inputs = {key: x[:, :4] for key, x in inputs.items()}
     CHANGES[change][1](model, name, patch)
     return model.eval(), inputs
 
