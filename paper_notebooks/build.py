@@ -139,17 +139,26 @@ def main(arguments: list[str] | None = None) -> int:
     add("--data-dir", type=Path, help="sst2, imdb and mnist from this folder, not from the Hub")
     add("--sst-model", help="a folder or Hub id; default: the paper's")
     add("--imdb-model", help="a folder or Hub id; default: the paper's")
-    add("--judges", action="append", metavar="MODEL", help="one more classifier of SST-2")
+    add("--judges", action="append", metavar="MODEL", help="a classifier of SST-2; may be repeated")
     add("--results", type=Path, help="folder of runs: sst2, imdb, mnist; complete ones are read")
-    add("--examples", action="append", default=[], metavar="DATASET=N", help="such as sst2=100")
+    add(
+        "--examples",
+        action="append",
+        default=[],
+        metavar="DATASET=N",
+        help="sst2=100; may be repeated",
+    )
     add("--reduced", action="store_true", help="a short run that tests the road, not the claims")
     add("--output", type=Path, default=HERE, help="where the notebooks are written")
     add("--timeout", type=int, default=12 * 3600, help="seconds for one cell")
     given = parser.parse_args(arguments)
+    faults = []
     if unknown := [name for name in given.names if name not in names()]:
-        parser.error(f"{', '.join(unknown)}: pass NAME of {', '.join(names())}")
+        faults.append(f"{', '.join(unknown)}: pass NAME of {', '.join(names())}")
     if wrong := [x for x in given.examples if not re.fullmatch(r"(sst2|imdb)=[1-9]\d*", x)]:
-        parser.error(f"--examples {', '.join(wrong)}: pass sst2=N or imdb=N, with N from 1")
+        faults.append(f"--examples {', '.join(wrong)}: pass sst2=N or imdb=N, with N from 1")
+    if faults:
+        parser.error("; ".join(faults))
     failed = []
     for name in given.names or names():
         try:

@@ -69,7 +69,7 @@ def explain_texts(
     about = text.of_model(classifier, engine) | {
         "block": [*sizes, blocks.LETTERS],
         "batch": [*text.SHARD],
-        "padding": text.TRIED,
+        "padding": text.PADDED,
         "amplified_beyond": beyond,
     }
     most = about["tokens_at_most"]

@@ -32,16 +32,19 @@ def is_as_alone(
     batch_of: Callable[[list[int]], Mapping[str, Tensor]],
     one: int,
     other: int,
-) -> bool | None:
-    """Decides whether a text has the logits beside another that it has alone; None if refused."""
+) -> bool:
+    """Decides whether a text has the logits beside another that it has alone.
+
+    A model that refuses one of these batches gives False.
+    """
     try:
         with telling(lambda _: None):
             alone, beside = (_logits(model, batch_of(x)) for x in ([one], [one, other]))
     except (MemoryError, torch.OutOfMemoryError):
         raise
     except OF_OTHER_CODE:  # the run of the text itself tells
-        return None
-    far = heads.rounding(beside.nan_to_num())
+        return False
+    far = heads.rounding(beside.nan_to_num(nan=0, posinf=0, neginf=0))
     return torch.allclose(alone[0], beside[0], rtol=0, atol=far, equal_nan=True)
 
 

@@ -36,7 +36,7 @@ from lrp_axioms.numeric.models.facts import facts_of
 from lrp_axioms.numeric.models.inputs import prepare
 
 SHARD = 128, 4096, 64  # a batch has at most so many texts, tokens, and tokens of padding
-TRIED = "where it changes no logits"  # whether a batch has padding
+PADDED = "where it changes no logits"  # whether a batch has padding
 FEW = 3  # words of the text that tries a row
 
 
@@ -92,7 +92,7 @@ def run(
     measured = partial(_measured, measure_of(row), row, classifier, data, about["device"])
     manifest = runner.run(
         output / row.name,
-        row.record() | about | {"batch": [*SHARD], "padding": TRIED},
+        row.record() | about | {"batch": [*SHARD], "padding": PADDED},
         _in_blocks(classifier, data),
         measured,
         engine=engine,
@@ -152,7 +152,7 @@ def shards(
     """Sorts the ``numbers`` of texts, or all, by length, so that little of a batch is padding.
 
     Two texts are tried first: where padding changes logits, only texts of one length share a
-    batch; and where the model refuses two texts, each has its own.
+    batch; and where these change each other's logits, or are refused, each has its own.
     """
     data = read(classifier, data)
     lengths = [len(each["input_ids"]) for each in data.tokens]
@@ -168,8 +168,8 @@ def shards(
         texts, tokens, _ = SHARD
         found = divided(order, lengths, texts, tokens, 0)
     several = next((x for x in found if len(x) > 1), None)
-    refuses = several and tried(*several[:2]) is None
-    return [[n] for n in order] if refuses else found
+    apart = several and not tried(*several[:2])
+    return [[n] for n in order] if apart else found
 
 
 def maps(row: Row, classifier: Classifier, data: Texts, shard: Sequence[int]) -> dict[str, list]:
@@ -275,12 +275,14 @@ def in_batch(classifier, data, shard):
     # Padding on the left would shift positions that count columns.
     side = "left" if facts_of(classifier.model).reads_end else "right"
     how = {"padding": padding, "padding_side": side, "return_tensors": "pt"}
-    words, pad = classifier.tokenizer, classifier.tokenizer.pad_token
+    words, borrows = classifier.tokenizer, padding and classifier.tokenizer.pad_token is None
     try:
-        words.pad_token = words.eos_token if pad is None else pad  # the mask hides it
+        if borrows:
+            words.pad_token = words.eos_token  # the mask hides it
         inputs = words.pad(tokens, **how)
     finally:
-        words.pad_token = pad
+        if borrows:
+            words.pad_token = None
     return inputs, inputs.pop("special_tokens_mask") == 1
 
 

@@ -62,7 +62,7 @@ def _warn_of_padding(model: PreTrainedModel, batch: Batch) -> None:
         warn_caller(
             f"attention_mask hides ids other than pad_token_id={batch.facts.padding_id} behind "
             f"examples {others}; {type(model).__name__} may read one as the last token, and its "
-            "logits are explained; pad with the id of model.config, or leave padding out"
+            "logits are explained; pad with the id of model.config, or pass one text at a time"
         )
     moved = (batch.attention_mask[:, 0] != 1).nonzero()[:, 0].tolist()
     if moved and batch.facts.counts_columns:
