@@ -25,7 +25,7 @@ class Path:
     start: Tensor  # (token, channel)
     end: Tensor  # (batch, token, channel)
     rest: dict[str, Tensor]  # (batch, token) each
-    length: Tensor  # (batch,) tokens that run: all but padding before LAST, or behind
+    length: Tensor  # (batch,) tokens without padding on the left (LAST), or on the right
     read: Tensor | None  # (batch,) the column that is read, where ``reads`` is LAST
     readout: Readout
     source: int  # tokens of an encoder, before a decoder's; 0 for one text

@@ -165,7 +165,7 @@ def _others_behind(model: PreTrainedModel, batch: Batch, rows: list[int]) -> lis
     """Lists rows of decoders with another id than padding's behind the last token."""
     facts = batch.facts
     decodes = model.config.model_type in families.DECODERS and not facts.two
-    if not decodes or facts.head != heads.CLASSES or facts.reads == families.LAST:
+    if not (rows and decodes) or facts.head != heads.CLASSES or facts.reads == families.LAST:
         return []
     pad = -1 if facts.padding_id is None else facts.padding_id
     last = batches.last_column(batch.attention_mask)

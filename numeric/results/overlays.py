@@ -11,6 +11,15 @@ from lrp_axioms.axioms.extras import need
 INK = 0.6  # of the strongest patch
 
 
+def of_each(
+    images: Sequence[object], relevance: Sequence[Sequence[float]], grid: tuple[int, int]
+) -> Sequence[np.ndarray]:
+    """Lays relevance over an image of each example."""
+    if len(images) != len(relevance):
+        raise ValueError(f"{len(images)} images for {len(relevance)} examples; pass one of each")
+    return [overlay(x, r, grid) for x, r in zip(images, relevance, strict=True)]
+
+
 def sides(
     known: Sequence[int] | None, grid: Sequence[int] | None, positions: int
 ) -> tuple[int, int]:

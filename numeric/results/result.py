@@ -222,9 +222,7 @@ class Attribution:
         values = self.relevance if self.patches is None else self.patches
         known = self.details[GRID].tolist() if GRID in self.details else None
         places = overlays.sides(known, grid, values.shape[1])
-        if len(images) != len(values):
-            raise ValueError(f"{len(images)} images for {len(values)} examples; pass one of each")
-        drawn = map(overlays.overlay, images, values.tolist(), [places] * len(images))
+        drawn = overlays.of_each(images, values.tolist(), places)
         legend = f"{found[0].legend} Patches against it are hatched."
         return [replace(x, picture=y, legend=legend) for x, y in zip(found, drawn, strict=True)]
 
