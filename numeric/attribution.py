@@ -12,7 +12,7 @@ from lrp_axioms.axioms.composites import Composite
 from lrp_axioms.numeric.engine import packed, scope
 from lrp_axioms.numeric.engine.blocks import outside
 from lrp_axioms.numeric.engine.engine import Propagation
-from lrp_axioms.numeric.methods import amplification
+from lrp_axioms.numeric.methods import amplification, padding
 from lrp_axioms.numeric.methods.catalogue import WITH_IMAGES, WITH_RULES
 from lrp_axioms.numeric.methods.named_tensors import of_tensors
 from lrp_axioms.numeric.methods.options import composite_of, resolve
@@ -138,15 +138,18 @@ def explain(
     ``[(question, context)]`` for a model that finds answers, or ``[(query, document)]`` for a
     CrossEncoder, whose own tokenizer is used if ``tokenizer`` is None.
     Whole texts are explained: a text longer than the model's positions is refused, and a text
-    longer than a model with rotary positions was made for is explained with a warning.  Texts that
-    a language model writes are explained by ``explain_generation``.
+    longer than a model with rotary positions was made for is explained with a warning; so are texts
+    whose padding changes the logits of the shortest.  Texts that a language model writes are
+    explained by ``explain_generation``.
     Raises ValueError for an empty list, for a value that is no text, for a text with special tokens
     that its tokenizer adds, and for several texts if the tokenizer has no token to pad with; the
     other arguments and errors are described in ``attribute``.
     """
     model, tokenizer = open_object(model, tokenizer)
     inputs = inputs_of(model, tokenizer, texts)
-    return attribute(model, inputs, method, target, tokenizer=tokenizer, **options)
+    found = attribute(model, inputs, method, target, tokenizer=tokenizer, **options)
+    padding.warn(model, inputs)
+    return found
 
 
 def inputs_of(model: Any, tokenizer: Any, texts: str | Sequence[str | tuple[str, str]]) -> Any:
@@ -154,9 +157,9 @@ def inputs_of(model: Any, tokenizer: Any, texts: str | Sequence[str | tuple[str,
     check_order(model, tokenizer)
     texts = checked_texts(texts)
     check_special(tokenizer, texts)
-    pads = tokenizer.pad_token is not None
-    side = "left" if reads_end(model) else "right"
-    inputs = tokenized(tokenizer, texts, padding=pads, padding_side=side)
+    how: dict[str, Any] = {"padding_side": "left" if reads_end(model) else "right"}
+    how |= {"padding": tokenizer.pad_token is not None, "return_attention_mask": True}
+    inputs = tokenized(tokenizer, texts, **how)
     if len({len(ids) for ids in inputs["input_ids"]}) > 1:
         raise ValueError(
             f"{len(texts)} texts of different lengths need padding, and the tokenizer has no "

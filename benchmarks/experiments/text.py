@@ -17,8 +17,8 @@ from torch import Tensor
 
 from lrp_axioms import Attribution, attribute
 from lrp_axioms.axioms.composites import Composite, UnassignedOperation
+from lrp_axioms.benchmarks.experiments.batches import divided
 from lrp_axioms.benchmarks.experiments.maps import GAP, Run
-from lrp_axioms.benchmarks.experiments.padding import divided, is_as_alone
 from lrp_axioms.benchmarks.experiments.record import experiment
 from lrp_axioms.benchmarks.experiments.rows import MASK, Row, Variant
 from lrp_axioms.benchmarks.names import ON_TEXTS
@@ -32,6 +32,7 @@ from lrp_axioms.benchmarks.sources.tokens import Read
 from lrp_axioms.numeric.evaluation.perturbation import ORDERS, perturbation_curves
 from lrp_axioms.numeric.layer_mixes import sweep
 from lrp_axioms.numeric.methods import amplification
+from lrp_axioms.numeric.methods.padding import is_as_alone
 from lrp_axioms.numeric.models.facts import facts_of
 from lrp_axioms.numeric.models.inputs import prepare
 

@@ -8,7 +8,7 @@ import transformers
 
 from benchmarks.experiments import text
 from benchmarks.sources import data, models
-from numeric import attribute
+from numeric import attribute, explain
 
 TEXTS = data.unlabelled("five", ["a fine film", "a dull evening , all in all", "warm", "dull", "b"])
 TOGETHER = [[2, 3, 4, 0, 1]]
@@ -92,3 +92,17 @@ def test_a_decoder_that_may_read_padding_warns_and_an_encoder_does_not(loaded, c
     ]
     assert len(told) == (name == "Gemma")
     assert all("behind examples [0]" in said for said in told)
+
+
+@pytest.mark.parametrize("asked", [["input_ids"], ["input_ids", "attention_mask"]])
+@pytest.mark.parametrize("case", [x for x in CASES if CASES[x][-1] != ALONE])
+def test_explain_warns_where_padding_changes_logits_and_nowhere_else(loaded, case, asked, recwarn):
+    name, sizes, further, batches = CASES[case]
+    loaded.tokenizer.model_input_names = asked
+    model = network(loaded, name, sizes, further)
+    texts = ["warm", "a fine film", "a dull evening , all in all"]
+    found = explain(model, loaded.tokenizer, texts)
+    alone = [explain(model, loaded.tokenizer, each).logit.item() for each in texts]
+    told = [x for x in recwarn if "padding changes the logits" in str(x.message)]
+    assert (found.logit.tolist() == pytest.approx(alone, abs=1e-9)) == (batches == TOGETHER)
+    assert len(told) == (batches == APART)

@@ -1,6 +1,6 @@
-"""Divides texts into batches, and tries out whether a text has the logits that it has alone."""
+"""Tries out whether a text has the logits in a batch that it has alone."""
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Mapping
 
 import torch
 from torch import Tensor
@@ -9,22 +9,7 @@ from transformers import PreTrainedModel
 from lrp_axioms.numeric.methods.shared import OF_OTHER_CODE
 from lrp_axioms.numeric.models import heads
 from lrp_axioms.numeric.models.inputs import prepare
-from lrp_axioms.numeric.warning import telling
-
-
-def divided(
-    order: Sequence[int], lengths: Sequence[int], texts: int, tokens: int, padding: int
-) -> list[list[int]]:
-    """Divides numbers of texts, in rising ``order`` of their lengths, by the most of a batch."""
-    found: list[list[int]] = []
-    for n in order:
-        last = found[-1] if found else []
-        size = (len(last) + 1) * lengths[n]
-        padded = size - sum(lengths[x] for x in [*last, n])
-        full = len(last) == texts or size > tokens or padded > padding
-        found += [[]] if full or not last else []
-        found[-1].append(n)
-    return found
+from lrp_axioms.numeric.warning import telling, warn_caller
 
 
 def is_as_alone(
@@ -56,3 +41,20 @@ def _logits(model: PreTrainedModel, inputs: Mapping[str, Tensor]) -> Tensor:
     rows = None if head in (heads.CLASSES, heads.ANSWER) else tokens
     found = heads.run(model, batch.arguments(), rows, of=head)
     return found[:, :, tokens] if head == heads.ANSWER else found
+
+
+def warn(model: PreTrainedModel, inputs: Mapping[str, Tensor]) -> None:
+    """Warns where the shortest text of a batch has other logits beside the longest than alone."""
+    mask = inputs["attention_mask"] == 1
+    lengths = mask.sum(dim=1)
+    short, long = int(lengths.argmin()), int(lengths.argmax())
+
+    def only(examples: list[int]) -> dict[str, Tensor]:
+        columns = mask[examples].any(dim=0)
+        return {key: x[examples][:, columns] for key, x in inputs.items()}
+
+    if lengths[short] < lengths[long] and not is_as_alone(model, only, short, long):
+        warn_caller(
+            f"padding changes the logits of {type(model).__name__} (example {short} beside example "
+            f"{long}), and logits with padding are explained; pass one text at a time"
+        )
