@@ -23,7 +23,7 @@ from typing import Any
 import torch
 from torch import Tensor, nn
 from torch.nn.modules import module as torch_module
-from transformers import PreTrainedModel, masking_utils
+from transformers import PreTrainedConfig, PreTrainedModel, masking_utils
 from transformers.modeling_utils import ALL_ATTENTION_FUNCTIONS
 from transformers.utils.generic import GeneralInterface
 
@@ -67,6 +67,15 @@ def is_stock(model: PreTrainedModel) -> bool:
     attention = {str(getattr(config, "_attn_implementation", None)) for config in held}
     classes = {type(x) for x in modules.values()}
     return _runs_code_of_libraries(classes, attention) and _is_as_made(model, modules)
+
+
+def added_attributes(model: PreTrainedModel) -> Iterator[Any]:
+    """Yields the values of attributes that a stock ``model`` has beside the ones of a new model."""
+    cls: Any = type(model)
+    stock = dict(_make(cls, pickle.dumps(model.config)).named_modules(remove_duplicate=False))
+    for path, module in model.named_modules(remove_duplicate=False):
+        known = vars(stock[path])
+        yield from (x for name, x in vars(module).items() if name not in known)
 
 
 def code_of_stock(model: PreTrainedModel) -> Code | None:
@@ -139,6 +148,9 @@ def _are_alike(x: object, y: object) -> bool:
         return False
     if isinstance(x, partial) and isinstance(y, partial):
         return (x.func, x.args, x.keywords) == (y.func, y.args, y.keywords)
+    if isinstance(x, PreTrainedConfig) and isinstance(y, PreTrainedConfig):  # equal by some fields
+        one, other = vars(x), vars(y)
+        return one.keys() == other.keys() and all(_are_alike(one[key], other[key]) for key in one)
     try:
         return bool(x == y)
     except Exception:  # configs of layers that differ refuse to be compared

@@ -50,10 +50,12 @@ class Memory:
     calls: Counter[Hashable] = field(default_factory=Counter)
     after: int = field(default_factory=lambda: AFTER)
 
-    def forget(self) -> None:
-        """Drops everything after a change."""
-        self.tapes, self.calls, self.snapshot = {}, Counter(), None  # no tape without a snapshot
-        self.after *= 2
+    def forget(self, changed: Snapshot) -> None:
+        """Drops everything after a change, once for all threads that see it."""
+        with TURN:
+            if self.snapshot is changed:
+                self.tapes, self.calls, self.snapshot = {}, Counter(), None
+                self.after *= 2
 
     def keep(self, key: Hashable, play: Play) -> None:
         self.tapes[key] = Tape(play)
@@ -78,8 +80,9 @@ def call(run: Run, model: PreTrainedModel, batch: Batch, readout: Readout) -> li
         return list(run(model, batch, readout))
     key, inputs = shape
     memory = _memory_of(model)
-    if memory.snapshot is not None and not memory.snapshot.is_current(model):
-        memory.forget()
+    snapshot = memory.snapshot
+    if snapshot is not None and not snapshot.is_current(model):
+        memory.forget(snapshot)
     tape = memory.tapes.get(key)
     replayed = None if tape is None else _replayed(tape, inputs)
     if tape is not None and tape.proved and replayed is not None:

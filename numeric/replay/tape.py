@@ -26,9 +26,13 @@ LITERAL = torch.ops.aten.lift_fresh.default
 NUMBERS = (bool, int, float, complex)
 SHOWN = {
     *(Tensor.numpy, Tensor.__array__, Tensor.data_ptr, Tensor.storage, Tensor.untyped_storage),
-    *(Tensor.__dlpack__, Tensor.__reduce_ex__),
+    *(Tensor.__dlpack__, Tensor.__reduce_ex__, Tensor.__deepcopy__),
 }
 """Functions that show values to code without an operation."""
+AS_NUMBERS = {
+    *(Tensor.__bool__, Tensor.__int__, Tensor.__index__, Tensor.__float__, Tensor.__complex__),
+}
+"""Functions that show values by an operation, except to old constructors of tensors."""
 
 
 class Recorder(TorchDispatchMode):
@@ -39,13 +43,14 @@ class Recorder(TorchDispatchMode):
 
     def __init__(self, inputs: Sequence[Tensor], weights: Iterable[Tensor]) -> None:
         super().__init__()  # type: ignore[no-untyped-call]  # torch has no types here
-        self.weights = {id(x): x for x in weights}
+        self.known = {id(x): x for x in weights}
         self.slots = WeakTensorKeyDictionary()  # tensors keep their numbers while they live
         self.numbers = count()
         self.inputs = [self._slot(x) for x in inputs]
         self.named: dict[str, Any] = {}
         self.names: dict[int, str] = {}
         self.lines: list[Line] = []
+        self.literals = 0
         self.failed = ""
         self.looks = _Looks(self)
 
@@ -56,12 +61,18 @@ class Recorder(TorchDispatchMode):
 
     def __exit__(self, *error: Any) -> None:
         self.looks.__exit__(*error)  # type: ignore[no-untyped-call]  # torch has no types here
+        del self.looks  # each would keep the other, and all weights
         super().__exit__(*error)  # type: ignore[no-untyped-call]  # torch has no types here
 
     def __torch_dispatch__(
         self, func: Any, types: Any, args: Sequence[Any] = (), kwargs: Any = None
     ) -> Any:
         kwargs = kwargs or {}
+        if func is LITERAL and args[0] not in self.slots:
+            self.literals += 1
+            kept = args[0].clone()
+            self.known[id(kept)] = kept
+            func, args = torch.ops.aten.clone.default, (kept,)  # code may write into its own
         read: list[int] = []
         said = [] if self.failed else [self._said(x, read, func) for x in args]
         if not self.failed:
@@ -90,7 +101,7 @@ class Recorder(TorchDispatchMode):
         text.append(f" return [{', '.join(f'v{x}' for x in ends)}]")
         scope = dict(self.named)
         exec(compile("\n".join(text), "<tape>", "exec"), scope)
-        return scope["play"]  # type: ignore[no-any-return]
+        return scope.pop("play")  # type: ignore[no-any-return]  # or it would keep itself
 
     def _note(self, func: Any, call: str, read: list[int], out: Any) -> None:
         several = type(out) in (list, tuple)
@@ -118,7 +129,7 @@ class Recorder(TorchDispatchMode):
             if slot is not None:
                 read.append(slot)
                 return f"v{slot}"
-            if func is not LITERAL and self.weights.get(id(x)) is not x:
+            if self.known.get(id(x)) is not x:
                 self.failed = f"a tensor of {func} comes from no operation"
         elif type(x) in (list, tuple):
             return f"[{', '.join(self._said(y, read, func) for y in x)}]"
@@ -148,9 +159,19 @@ class _Looks(TorchFunctionMode):
     def __torch_function__(
         self, func: Any, types: Any, args: Sequence[Any] = (), kwargs: Any = None
     ) -> Any:
+        seen = self.recorder
+        literals, lines = seen.literals, len(seen.lines)
         out = func(*args, **(kwargs or {}))
+        given = (*args, *(kwargs or {}).values())
         if func is Tensor.tolist:
-            self.recorder.looked(args[0], out)
-        elif func in SHOWN:
-            self.recorder.failed = f"{func.__name__} shows values to other code"
+            seen.looked(args[0], out)
+        elif func in SHOWN or (func in AS_NUMBERS and len(seen.lines) == lines):
+            seen.failed = f"{func.__name__} shows values to other code"
+        elif seen.literals > literals and any(map(_has_tensors, given)):
+            seen.failed = f"{func.__name__} reads values out of a list of tensors"
         return out
+
+
+def _has_tensors(x: object) -> bool:
+    """Decides whether ``x`` is a list with a tensor, on any level."""
+    return isinstance(x, list | tuple) and any(isinstance(y, Tensor) or _has_tensors(y) for y in x)

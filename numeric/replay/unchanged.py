@@ -12,10 +12,15 @@ from typing import Any
 import torch
 from torch import Tensor, nn
 from torch.nn.modules import module as torch_module
-from transformers import PreTrainedConfig, PreTrainedModel
+from transformers import PreTrainedConfig, PreTrainedModel, PreTrainedTokenizerBase
 
 from lrp_axioms.numeric.models.facts import modules_of
-from lrp_axioms.numeric.models.identity import REGISTERED, is_stock, tables_of
+from lrp_axioms.numeric.models.identity import (
+    REGISTERED,
+    added_attributes,
+    is_stock,
+    tables_of,
+)
 
 OWN = (
     "lrp_axioms.numeric.engine.",
@@ -26,6 +31,11 @@ OWN = (
     "lrp_axioms.axioms.kinds",
 )
 """Files of this package whose functions decide on operations."""
+DATA = (
+    *(bool, int, float, str, torch.dtype, torch.device, Tensor),
+    *(PreTrainedConfig, PreTrainedTokenizerBase),
+)
+"""Values that lead to no model."""
 CACHES = ("CALLS", "_AT_ZERO", "__builtins__")
 """Their tables that change from call to call, and change no answer."""
 
@@ -41,6 +51,7 @@ class Snapshot:
         self.tables: list[Any] = []
         self.copies: list[Any] = []
         self.empty: list[Any] = []
+        self.configs: list[tuple[Any, Any]] = []
         self.known: set[int] = set()
         self._add(map(vars, modules), inside=True)
         own = [vars(sys.modules[x]) for x in sorted(sys.modules) if x.startswith(OWN)]
@@ -55,9 +66,12 @@ class Snapshot:
 
     @classmethod
     def of(cls, model: PreTrainedModel) -> "Snapshot | None":
-        """Returns a snapshot of a stock model (``is_stock``), and None of any other."""
+        """Returns a snapshot of a stock model (``is_stock``), and None of any other.
+
+        None too where an added attribute may lead back to the model, and so keep it for ever.
+        """
         try:
-            return cls(model) if is_stock(model) else None
+            return cls(model) if is_stock(model) and _is_plain([*added_attributes(model)]) else None
         except Exception:  # an attribute of a user cannot be copied
             return None
 
@@ -72,13 +86,15 @@ class Snapshot:
     def _rest(self, model: nn.Module) -> list[Any]:
         """Lists classes, code, settings, and where weights are stored; buffers by gradient too."""
         stored = [
-            (x.data_ptr(), x.stride(), x.dtype, x.requires_grad and type(x) is Tensor)
+            (x.data_ptr(), x.shape, x.stride(), x.dtype, x.requires_grad and type(x) is Tensor)
             for x in self.weights
         ]
         modules = [module for _, module in modules_of(model)]  # in the order of a list of layers
         code = [x.__code__ for x in self.functions]
         defaults = [y for x in self.functions for y in (x.__defaults__, x.__kwdefaults__)]
-        return [[*map(id, modules)], [*map(type, modules)], code, defaults, settings(), stored]
+        configs = [id(table.get(name)) for table, name in self.configs]  # unlike ones may be equal
+        same = [*map(id, modules)], [*map(type, modules)], configs
+        return [*same, code, defaults, settings(), stored]
 
     def _add(self, tables: Iterable[Any], *, inside: bool = False) -> None:
         """Adds tables that are not yet there; ``inside``: with all tables that these hold."""
@@ -93,8 +109,19 @@ class Snapshot:
             copy = kind(table)  # of a subclass too, which may be made of other arguments
             self.tables.append(table)
             self.copies.append(copy)
+            named = copy.items() if isinstance(copy, dict) else ()
+            self.configs += [(table, n) for n, x in named if isinstance(x, PreTrainedConfig)]
             if inside:
                 self._add(_inner(copy), inside=True)
+
+
+def _is_plain(x: Any) -> bool:
+    """Decides whether ``x`` is data alone."""
+    if isinstance(x, dict):
+        return _is_plain([*x.keys(), *x.values()])
+    if isinstance(x, list | tuple | set | frozenset):
+        return all(map(_is_plain, x))
+    return x is None or isinstance(x, DATA)
 
 
 def _inner(table: Any) -> Iterator[Any]:

@@ -1,9 +1,12 @@
 """Calls of one shape replay recorded operations, and give the result of rules in every bit."""
 
+import copy
 import gc
 import weakref
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager
+from functools import partial
+from threading import Barrier
 
 import pytest
 import torch
@@ -13,6 +16,7 @@ from transformers.integrations.moe import ALL_EXPERTS_FUNCTIONS
 from transformers.integrations.sdpa_attention import sdpa_attention_forward
 
 from lrp_axioms import attribute
+from lrp_axioms.numeric.models.identity import is_stock
 from lrp_axioms.numeric.replay import calls
 from lrp_axioms.numeric.targets import log_probability, logit
 from tests.census.build import ANSWERS, CAUSAL, CLASSES, MASKED, TAGS, with_inputs
@@ -151,6 +155,16 @@ def with_data(path, change):
     return act
 
 
+def equal_config(model, patch):
+    """Replaces the config by one that Transformers calls equal, with other attention."""
+    config = copy.deepcopy(model.config)
+    config._attn_implementation = "eager"
+    assert config == model.config
+    for module in model.modules():
+        if hasattr(module, "config"):
+            module.config = config
+
+
 def set_in_config(model, patch):
     model.config.layer_norm_eps = 0.5
     for module in model.modules():
@@ -169,6 +183,7 @@ SETTINGS = {
     ),
     "an epsilon": set_in_config,
     "float32": lambda model, patch: model.float(),
+    "an equal config": equal_config,
     "eager attention": lambda model, patch: model.set_attn_implementation("eager"),
     "a default of attention": lambda model, patch: patch.setattr(
         sdpa_attention_forward, "__defaults__", (0.0, None, True, *[None] * 2)
@@ -272,6 +287,20 @@ def test_a_model_that_is_not_stock_has_no_tape():
     assert not calls.MEMORIES[model].tapes
 
 
+def test_a_part_with_an_equal_config_and_other_attention_is_not_stock():
+    model, _ = with_inputs("t5", CLASSES)
+    of_encoder = model.transformer.encoder.config
+    assert of_encoder is not model.config
+    changed = copy.deepcopy(of_encoder)
+    changed._attn_implementation = "eager"
+    assert is_stock(model)
+    assert changed == of_encoder
+    for module in model.modules():
+        if getattr(module, "config", None) is of_encoder:
+            module.config = changed
+    assert not is_stock(model)
+
+
 @pytest.mark.parametrize("kind", ["bert", "t5", "qwen2"])
 def test_a_tape_does_not_keep_its_model(kind):
     def used():
@@ -282,6 +311,45 @@ def test_a_tape_does_not_keep_its_model(kind):
     known = used()
     gc.collect()
     assert known() is None
+
+
+def test_a_tape_keeps_no_weights_until_garbage_is_collected():
+    def used():
+        model, inputs = cases.tiny_bert(), cases.tiny_batch()
+        warmed(model, inputs)
+        return weakref.ref(model.classifier.weight)
+
+    gc.collect()
+    gc.disable()
+    try:
+        assert used()() is None
+    finally:
+        gc.enable()
+
+
+def test_a_model_that_an_attribute_of_it_leads_back_to_is_freed():
+    def used():
+        model, inputs = cases.tiny_bert(), cases.tiny_batch()
+        model.explain = partial(attribute, model)
+        assert_replays(model, inputs)
+        return weakref.ref(model)
+
+    known = used()
+    gc.collect()
+    assert known() is None
+
+
+def test_threads_that_see_one_change_forget_once():
+    model, inputs = cases.tiny_bert(), cases.tiny_batch()
+    warmed(model, inputs)
+    memory, at_once = calls.MEMORIES[model], Barrier(4)
+    asked = memory.snapshot.is_current
+    memory.snapshot.is_current = lambda x: (asked(x), at_once.wait())[0]
+    model.float()
+    after = memory.after
+    with ThreadPoolExecutor(4) as pool:
+        list(pool.map(lambda _: attribute(model, inputs), range(4)))
+    assert memory.after == 2 * after
 
 
 def test_the_oldest_tapes_are_dropped_and_come_again(monkeypatch):

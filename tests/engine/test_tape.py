@@ -1,5 +1,7 @@
 """A tape knows every operation that its outputs depend on, and every value that code looked at."""
 
+import copy
+
 import pytest
 import torch
 
@@ -8,6 +10,10 @@ from lrp_axioms.numeric.replay.tape import Recorder
 FOREIGN = {
     "a tensor from elsewhere": lambda x, other: x + other,
     "values in NumPy": lambda x, other: x * float(x.numpy()[0]),
+    "a list of values": lambda x, other: x * torch.tensor([x[0], x[1], x[2]]),
+    "a list of lists": lambda x, other: x * x.new_tensor([[x[0], x[1], x[2]]]),
+    "an old constructor": lambda x, other: x * torch.Tensor([x[0], x[1], x[2]]),
+    "a deep copy": lambda x, other: x * copy.deepcopy(x),
     "storage": lambda x, other: x * x.untyped_storage().nbytes(),
 }
 
@@ -40,3 +46,15 @@ def test_a_tape_compares_what_code_looked_at(look):
     play = recorder.tape([out])
     assert torch.equal(play(one)[0], compute(one))
     assert play(other) is None
+
+
+def test_a_tape_makes_numbers_anew_that_code_writes_over():
+    def compute(x):
+        return x + torch.tensor([0.0, 0.0, 0.0]).masked_fill_(x > 0, 1)
+
+    one, other = torch.tensor([1.0, 0.0, 1.0]), torch.tensor([0.0, 1.0, 3.0])
+    with Recorder([one], []) as recorder:
+        out = compute(one)
+    play = recorder.tape([out])
+    for x in (one, other, one):
+        assert torch.equal(play(x)[0], compute(x))
