@@ -36,7 +36,7 @@ from lrp_axioms.numeric.methods.padding import is_as_alone
 from lrp_axioms.numeric.models.facts import facts_of
 from lrp_axioms.numeric.models.inputs import prepare
 
-SHARD = 128, 4096, 64  # a batch has at most so many texts, tokens, and tokens of padding
+SHARD = 256, 4096, 64  # a batch has at most so many texts, tokens, and tokens of padding
 PADDED = "where it changes no logits"  # whether a batch has padding
 FEW = 3  # words of the text that tries a row
 

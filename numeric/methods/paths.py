@@ -193,7 +193,7 @@ def _matching_path(path: Path, readout: Readout, rows: Rows) -> Path:
             ends = torch.cat([each.terms(found, texts) for each in targets], dim=1)
             distances.append((ends - logits[texts]).abs().max())
         gaps.append(torch.stack(distances).max().item())  # a NaN counts as a large gap
-        if gaps[-1] <= heads.rounding(logits):
+        if gaps[-1] <= heads.rounding(path.model, logits):
             return tried
     raise ValueError(_refusal(path.model, f"its logits become others, by {min(gaps):.1e}"))
 

@@ -6,6 +6,7 @@ from inspect import signature
 
 import torch
 from torch import Tensor, nn
+from transformers import PreTrainedModel
 from transformers.models.auto import modeling_auto
 from transformers.utils.generic import ModelOutput
 
@@ -97,9 +98,9 @@ def read(model: nn.Module, output: ModelOutput, *, of: str) -> Tensor:
     return _of(model, output, "logits", 2 if of == CLASSES else 3)
 
 
-def rounding(logits: Tensor) -> float:
-    """Returns the difference between logits that rounding explains: half of their digits."""
-    unit = max(torch.finfo(dtype).eps for dtype in (logits.dtype, torch.float32))
+def rounding(model: PreTrainedModel, logits: Tensor) -> float:
+    """Returns the difference between logits that rounding explains: half of the model's digits."""
+    unit = max(torch.finfo(dtype).eps for dtype in (model.dtype, logits.dtype, torch.float32))
     return float(unit**0.5 * logits.abs().max())
 
 

@@ -57,6 +57,14 @@ class Memory:
                 self.tapes, self.calls, self.snapshot = {}, Counter(), None
                 self.after *= 2
 
+    def count(self, key: Hashable) -> int:
+        """Counts a call of one shape, and returns the number of such calls."""
+        with TURN:
+            if len(self.calls) > SHAPES:
+                self.calls.clear()
+            self.calls[key] += 1
+            return self.calls[key]
+
     def keep(self, key: Hashable, play: Play) -> None:
         self.tapes[key] = Tape(play)
         for oldest in list(self.tapes)[:-TAPES]:
@@ -92,10 +100,7 @@ def call(run: Run, model: PreTrainedModel, batch: Batch, readout: Readout) -> li
         tape.failures += 1
         if tape.failures >= MOST_FAILURES:
             memory.tapes.pop(key, None)
-    if len(memory.calls) > SHAPES:
-        memory.calls.clear()
-    memory.calls[key] += 1
-    if tape is None and memory.calls[key] == memory.after + 1:
+    if memory.count(key) == memory.after + 1 and tape is None:
         return _recorded(memory, key, inputs, run, model, batch, readout)
     found = list(run(model, batch, readout))
     if tape is not None and replayed is not None:

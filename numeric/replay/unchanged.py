@@ -36,6 +36,7 @@ DATA = (
     *(PreTrainedConfig, PreTrainedTokenizerBase),
 )
 """Values that lead to no model."""
+LOADING = "transformers.core_model_loading"  # a loaded model keeps how names were changed
 CACHES = ("CALLS", "_AT_ZERO", "__builtins__")
 """Their tables that change from call to call, and change no answer."""
 
@@ -121,7 +122,7 @@ def _is_plain(x: Any) -> bool:
         return _is_plain([*x.keys(), *x.values()])
     if isinstance(x, list | tuple | set | frozenset):
         return all(map(_is_plain, x))
-    return x is None or isinstance(x, DATA)
+    return x is None or isinstance(x, DATA) or type(x).__module__ == LOADING
 
 
 def _inner(table: Any) -> Iterator[Any]:

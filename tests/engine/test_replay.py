@@ -342,7 +342,7 @@ def test_a_model_that_an_attribute_of_it_leads_back_to_is_freed():
 def test_threads_that_see_one_change_forget_once():
     model, inputs = cases.tiny_bert(), cases.tiny_batch()
     warmed(model, inputs)
-    memory, at_once = calls.MEMORIES[model], Barrier(4)
+    memory, at_once = calls.MEMORIES[model], Barrier(4, timeout=60)
     asked = memory.snapshot.is_current
     memory.snapshot.is_current = lambda x: (asked(x), at_once.wait())[0]
     model.float()
@@ -360,3 +360,17 @@ def test_the_oldest_tapes_are_dropped_and_come_again(monkeypatch):
         warmed(model, cut(length))
         assert len(calls.MEMORIES[model].tapes) <= 2
         assert_equal(attribute(model, cut(length)), by_rules(model, cut(length)))
+
+
+def test_a_checkpoint_with_old_names_of_weights_is_replayed(tmp_path):
+    model, inputs = cases.tiny_bert(), cases.tiny_batch()
+    old = {"LayerNorm.weight": "LayerNorm.gamma", "LayerNorm.bias": "LayerNorm.beta"}
+    weights = model.state_dict()
+    for new, name in old.items():
+        weights = {path.replace(new, name): x for path, x in weights.items()}
+    model.config.save_pretrained(tmp_path)
+    torch.save(weights, tmp_path / "pytorch_model.bin")
+    loaded = type(model).from_pretrained(tmp_path, dtype=model.dtype).eval()
+    assert loaded._weight_conversions
+    warmed(loaded, inputs)
+    assert_equal(attribute(loaded, inputs), by_rules(model, inputs))

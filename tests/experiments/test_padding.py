@@ -8,7 +8,8 @@ import transformers
 
 from benchmarks.experiments import text
 from benchmarks.sources import data, models
-from numeric import attribute, explain
+from numeric import attribute, explain, propagation
+from numeric.methods import padding
 
 TEXTS = data.unlabelled("five", ["a fine film", "a dull evening , all in all", "warm", "dull", "b"])
 TOGETHER = [[2, 3, 4, 0, 1]]
@@ -55,6 +56,12 @@ def network(loaded, name, sizes, further):
     return getattr(transformers, f"{name}ForSequenceClassification")(made).eval().double()
 
 
+def of_kind(loaded, kind):
+    name, sizes = ("GPT2", NAMED) if kind.startswith("GPT2") else (kind.partition("For")[0], SIZES)
+    config = network(loaded, name, sizes, 0).config
+    return getattr(transformers, kind)(config).eval().double()
+
+
 @pytest.mark.parametrize("side", ["left", "right"])
 @pytest.mark.parametrize("case", CASES)
 def test_a_batch_gives_the_logits_of_each_text_alone(loaded, case, side):
@@ -76,9 +83,7 @@ def test_a_batch_gives_the_logits_of_each_text_alone(loaded, case, side):
     ("ConvBertForTokenClassification", APART), ("ConvBertForQuestionAnswering", APART),
 ])  # fmt: skip
 def test_every_kind_of_logits_is_tried_out(loaded, kind, batches):
-    name, sizes = ("GPT2", NAMED) if kind.startswith("GPT2") else (kind.partition("For")[0], SIZES)
-    config = network(loaded, name, sizes, 0).config
-    model = getattr(transformers, kind)(config).eval().double()
+    model = of_kind(loaded, kind)
     assert text.shards(replace(loaded, model=model), TEXTS) == batches
 
 
@@ -106,3 +111,34 @@ def test_explain_warns_where_padding_changes_logits_and_nowhere_else(loaded, cas
     told = [x for x in recwarn if "padding changes the logits" in str(x.message)]
     assert (found.logit.tolist() == pytest.approx(alone, abs=1e-9)) == (batches == TOGETHER)
     assert len(told) == (batches == APART)
+
+
+@pytest.mark.parametrize("kind", ["ConvBertForQuestionAnswering", "DebertaV2ForQuestionAnswering"])
+def test_pairs_of_texts_are_tried_out(loaded, kind, recwarn):
+    model = of_kind(loaded, kind)
+    loaded.tokenizer.model_input_names = ["input_ids", "token_type_ids", "attention_mask"]
+    explain(model, loaded.tokenizer, [("who", "a man"), ("who", "a man in a red coat , it seems")])
+    told = [x for x in recwarn if "padding changes the logits" in str(x.message)]
+    assert len(told) == kind.startswith("ConvBert")
+
+
+@pytest.mark.parametrize("around", [
+    lambda model: torch.autocast("cpu", torch.bfloat16),
+    lambda model: propagation(model, "cp-lrp"),
+    lambda model: torch.inference_mode(),
+], ids=["autocast", "rules", "inference mode"])  # fmt: skip
+def test_padding_is_tried_out_as_methods_run(loaded, around, recwarn):
+    model = network(loaded, "ConvBert", CASES["convolution"][1], 0)
+    with around(model):
+        explain(model, loaded.tokenizer, ["warm", "a fine film"])
+    assert len([x for x in recwarn if "padding changes the logits" in str(x.message)]) == 1
+
+
+def test_a_trial_that_fails_leaves_the_relevance(loaded, monkeypatch):
+    def fail(*_):
+        raise MemoryError("no room")
+
+    monkeypatch.setattr(padding, "_logits", fail)
+    texts = ["warm", "a fine film"]
+    with pytest.warns(UserWarning, match="could not be tried out: no room"):
+        assert explain(loaded.model, loaded.tokenizer, texts).relevance.shape[0] == 2
