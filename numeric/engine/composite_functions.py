@@ -16,7 +16,8 @@ from lrp_axioms.numeric.engine.protocol import Rules
 
 
 def _cosine_similarity(x1: Tensor, x2: Tensor, dim: int = 1, eps: float = 1e-8) -> Tensor:
-    a, b = (norms.spelled_normalize(x, dim=dim, eps=eps) for x in (x1, x2))
+    shape = torch.broadcast_shapes(x1.shape, x2.shape)
+    a, b = (norms.spelled_normalize(x.expand(shape), dim=dim, eps=eps) for x in (x1, x2))
     return (a * b).sum(dim)
 
 

@@ -35,6 +35,7 @@ from lrp_axioms.numeric.engine.marks import (
     COSINE,
     HELD,
     INHERITED,
+    PRODUCT,
     SINE,
     WEIGHTS,
     Args,
@@ -50,7 +51,7 @@ from lrp_axioms.numeric.engine.marks import (
     without_gradient,
 )
 from lrp_axioms.numeric.engine.protocol import Rules
-from lrp_axioms.numeric.engine.refusals import FOREIGN, HELD_PART, UNSEEN
+from lrp_axioms.numeric.engine.refusals import FOREIGN, HELD_PART, PRODUCT_PART, UNSEEN
 from lrp_axioms.numeric.engine.rotary import Turned
 from lrp_axioms.numeric.engine.rulebook import Rulebook
 from lrp_axioms.numeric.engine.settled import replaced, run
@@ -222,6 +223,8 @@ class Propagation(Block):
             self.written(x, value, None)
         elif type(mark(x)) is Chain:
             marked(x, None)
+        elif mark(x) == PRODUCT and any(y is not x for y in use.carrying):
+            self.written(x, engine.settle(x), None)
         return handlers.move(engine, use)
 
     def _open(self, x: Tensor) -> None:
@@ -253,6 +256,9 @@ class Propagation(Block):
         x.copy_(value.detach() if curved else value)
         if type(what) is Chain:
             what.made = x._version
+        whole = x if x._base is None else x._base
+        if x.numel() < whole.numel() and mark(whole) == PRODUCT != what:
+            self.book.refuse(PRODUCT_PART)
         if curved:
             x.requires_grad_()
         elif what == HELD and x._base is not None:

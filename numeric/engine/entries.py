@@ -231,10 +231,14 @@ class Entries:
         constants = [y for y in args if y is not x]
         scales = call.role in (MULTIPLY, DIVIDE) and is_number(constants[0]) and x is args[0]
         if call.role in (ADD, SUBTRACT) and not is_number(constants[0]):
-            out = func(*(y.detach() if isinstance(y, Tensor) and y is not x else y for y in args))
+            fixed = [y if y is x else y.detach() for y in args]
+            out = func(*fixed, **kwargs)
+            if kwargs or call.role == SUBTRACT or x is not args[0]:  # either may be scaled
+                word = func(*[word if y is x else torch.zeros_like(y) for y in args], **kwargs)
             entry.eps = self.eps if engine.rule(kinds.ADD) == kinds.EPSILON else 0.0
             if mark(constants[0]) == TOKEN_TYPE:
-                token_type = constants[0].detach().expand_as(out)
+                alone = exchanged(fixed, {id(x): torch.zeros_like(x)})
+                token_type = func(*alone, **kwargs).detach()
         elif moves or scales:
             out = handler(engine, use)
             if not isinstance(out, Tensor):

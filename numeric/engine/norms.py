@@ -9,22 +9,33 @@ from torch.nn import functional
 
 from lrp_axioms.axioms import kinds
 from lrp_axioms.numeric.engine.at_output import by_rule
+from lrp_axioms.numeric.engine.blocks import Again
 from lrp_axioms.numeric.engine.calls import Use
+from lrp_axioms.numeric.engine.marks import carries
 from lrp_axioms.numeric.engine.protocol import Rules
-from lrp_axioms.numeric.engine.refusals import OF_THE_BATCH
+from lrp_axioms.numeric.engine.refusals import BY_THE_INPUT, OF_THE_BATCH
 
 ARGUMENTS = ("input", "normalized_shape", "weight", "bias", "eps")
 OF_BATCHES = (
     "input", "running_mean", "running_var", "weight", "bias", "training", "momentum", "eps"
 )  # fmt: skip
+BUILT_IN = (
+    "input", "weight", "bias", "running_mean", "running_var", "training", "momentum", "eps"
+)  # fmt: skip
+"""The order of ``torch.batch_norm``; ``functional.batch_norm`` has the other."""
 
 
 def layer_norm(engine: Rules, use: Use) -> Tensor:
     given = dict(zip(ARGUMENTS, use.args, strict=False)) | use.kwargs
-    x = engine.settle(given["input"])
-    weight, bias = (_constant(given.get(key), x) for key in ("weight", "bias"))
     shape, norm_eps = tuple(given["normalized_shape"]), given.get("eps", 1e-5)
     f = functional.layer_norm
+    if carries(given.get("weight")) or carries(given.get("bias")):
+        with Again():  # a product and a sum of activations
+            y = f(given["input"], shape, eps=norm_eps)
+            y = y if given.get("weight") is None else y * given["weight"]
+            return y if given.get("bias") is None else y + given["bias"]
+    x = engine.settle(given["input"])
+    weight, bias = (_constant(given.get(key), x) for key in ("weight", "bias"))
     return by_rule(engine, kinds.LAYER_NORM, f, x, shape, weight, bias, norm_eps)
 
 
@@ -34,9 +45,12 @@ def batch_norm(engine: Rules, use: Use) -> Tensor:
     It is computed as one, because PyTorch 2.13 gets the gradient of its own function wrong: on a
     CPU, for a batch of one whose cotangent is not contiguous.
     """
-    given = dict(zip(OF_BATCHES, use.args, strict=False)) | use.kwargs
+    names = BUILT_IN if use.func is torch.batch_norm else OF_BATCHES
+    given = dict(zip(names, use.args, strict=False)) | use.kwargs
     if given.get("training"):
         engine.refuse(OF_THE_BATCH, use.name)
+    if any(carries(x) for name, x in given.items() if name != "input"):
+        engine.refuse(BY_THE_INPUT, use.name)
     x, mean, variance = engine.settle(given["input"]), given["running_mean"], given["running_var"]
     along = (-1, *[1] * (x.ndim - 2))
     scale = torch.rsqrt(variance + given.get("eps", 1e-5))

@@ -17,6 +17,7 @@ OF_THE_BATCH = "{} by the statistics of the batch"
 EXPONENTIAL = OfRules("exp, outside of a softmax")
 STALE = "{}, whose input or output is written to before it is read"
 HELD_PART = "what a norm divides by, written into a part of an activation"
+PRODUCT_PART = "a write into a part of a product of two activations"
 FOREIGN = "{}, code that torch does not show{}"
 NO_GRADIENT = "{} where gradients are switched off"
 UNSEEN = "a result of code that torch does not show"
@@ -33,6 +34,7 @@ REASONS: dict[str, str] = {
     "(theorem 44); call torch.softmax",
     STALE: "the rule of a function needs its input and its output as they were",
     HELD_PART: "one tensor would be held in part; let the model return a new one",
+    PRODUCT_PART: "one tensor would be a product in part; let the model return a new one",
     FOREIGN: "its gradient is its author's, and is no rule",
     NO_GRADIENT: "nothing says what its weights are to the logit",
     UNSEEN: "functions of torch.jit run past the rules; call the Python functions instead",
