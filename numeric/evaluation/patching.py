@@ -8,6 +8,7 @@ runs decides which coefficients of the norm are closer (theorem 57).
 """
 
 from collections.abc import Callable, Mapping, Sequence
+from contextlib import ExitStack
 from dataclasses import dataclass, replace
 from functools import partial
 from typing import Any, NamedTuple, TypeAlias
@@ -22,6 +23,7 @@ from lrp_axioms.numeric.engine import scope
 from lrp_axioms.numeric.engine.blocks import outside
 from lrp_axioms.numeric.methods.options import composite_of
 from lrp_axioms.numeric.models.batches import Batch
+from lrp_axioms.numeric.models.checks import own_failures
 from lrp_axioms.numeric.models.inputs import prepare
 from lrp_axioms.numeric.models.patches import twin
 from lrp_axioms.numeric.models.places import numbered_layers
@@ -114,10 +116,12 @@ def patching(
     composites = {name: composite_of(method, None)[1] for name, method in methods.items()}
     paths = places(model) if paths is None else paths
     flat = [path for of_place in paths.values() for path in of_place]
-    with outside():
+    with outside(), torch.inference_mode(mode=False), ExitStack() as around:
         batch = prepare(model, clean, targets=[target]).of_text()
         other = None if corrupted is None else prepare(model, corrupted)
         _check(batch, other)
+        around.enter_context(torch.autocast(batch.device.type, enabled=False))
+        around.enter_context(own_failures(model, batch))
         readout = Readout.of(model, batch, [target], tokenizer=tokenizer)
         nothing = torch.zeros((), device=batch.device)
         text, x, norms = _Text(model, batch, readout, nothing).seen(flat)
@@ -155,6 +159,8 @@ def _check(batch: Batch, other: Batch | None) -> None:
             f"input_ids of shapes {' and '.join(map(str, shapes))}: pass one clean text, and one "
             "corrupted text of as many tokens"
         )
+    if batch.decoder_input_ids is not None:
+        raise ValueError("inputs have decoder_input_ids: one text is patched; leave them out")
     if not all(x.attention_mask.all() for x in (batch, other) if x is not None):
         raise ValueError("the texts have padding, at which nothing can be patched; leave it out")
 

@@ -10,7 +10,7 @@ from torch import Tensor
 from lrp_axioms.numeric.evaluation.trial import Measured, TextTrial
 from lrp_axioms.numeric.methods import memory_budget
 from lrp_axioms.numeric.methods.paths import Path, straight_path
-from lrp_axioms.numeric.targets.chosen import Chosen, Rows
+from lrp_axioms.numeric.targets.chosen import Chosen, Rows, is_distribution
 
 SOFT = ("soft sufficiency", "soft comprehensiveness")
 
@@ -18,6 +18,11 @@ SOFT = ("soft sufficiency", "soft comprehensiveness")
 def soft(trial: TextTrial) -> Measured:
     """Measures each map, and its values in random order, at the same draws."""
     with torch.no_grad():
+        if not is_distribution(trial.model, trial.readout.head):
+            raise ValueError(
+                "soft measures are of a probability, and the labels of this model have no common "
+                "distribution; leave them out of `measures`"
+            )
         path, readout, rows = straight_path(trial.model, trial.batch, trial.readout)
         of = _log_probability(*readout.targets)
         present = _probability(of, rows)

@@ -271,10 +271,11 @@ def _write(
         read["attention_mask"] = torch.ones_like(read["input_ids"])
     # Not by a class's own code, such as Whisper's, which adds tokens that it did not choose.
     by: Any = GenerationMixin if SOUND in read else type(model)
-    how: dict[str, Any] = {"do_sample": False, "num_beams": 1, "max_new_tokens": count}
+    how: dict[str, Any] = {"do_sample": False, "num_beams": 1}
     if config is not None:
-        how = {"generation_config": config, "max_new_tokens": count, "tokenizer": tokenizer}
+        how = {"generation_config": config}
         how["num_return_sequences"] = 1  # the others would fill the best one with padding
+    how |= {"max_new_tokens": count, "tokenizer": tokenizer}  # which finds strings that end a text
     found = by.generate(model, **read, **how)
     written: list[int] = getattr(found, "sequences", found)[0].tolist()
     return written

@@ -148,9 +148,14 @@ def _unmet_demands(model: PreTrainedModel, head: str, term: Term) -> Iterator[st
         yield "every token has a tag: pass at, the column whose tag is explained"
     if term.label is OWN and head != NEXT:
         yield "a span of the text's own tokens is of a language model, which predicts the next one"
-    several = getattr(model.config, "problem_type", None) == "multi_label_classification"
-    if term.log and head == CLASSES and (several or model.config.num_labels == 1):
+    if term.log and not is_distribution(model, head):
         yield "outputs that are no distribution have no log-probability: pass logit()"
+
+
+def is_distribution(model: PreTrainedModel, head: str) -> bool:
+    """Decides whether one softmax makes probabilities of a row of logits."""
+    several = getattr(model.config, "problem_type", None) == "multi_label_classification"
+    return head != CLASSES or not (several or model.config.num_labels == 1)
 
 
 def _row(

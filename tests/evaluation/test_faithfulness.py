@@ -264,3 +264,15 @@ def test_every_measure_finds_the_mask_by_the_tokenizer(checkpoint, tmp_path):
     want = evaluate(*given, target=column)  # whose column needs no mask
     for key, values in want["relevance"].items():
         np.testing.assert_array_equal(found["relevance"][key], values)
+
+
+@pytest.mark.parametrize("change", [
+    {"problem_type": "multi_label_classification"}, {"num_labels": 1},
+], ids=["several labels", "a number"])  # fmt: skip
+def test_labels_without_a_distribution_have_no_soft_measures(change):
+    model, inputs = cases.tiny_bert(**change), cases.tiny_batch()
+    maps = torch.ones(inputs["input_ids"].shape)
+    with pytest.raises(ValueError, match="labels of this model have no common distribution"):
+        evaluate(model, inputs, maps, target=0)
+    plain = [name for name in MEASURES if "soft" not in name]
+    assert set(evaluate(model, inputs, maps, target=0, measures=plain)["relevance"]) == {*plain}

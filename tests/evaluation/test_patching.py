@@ -14,6 +14,7 @@ from tests.census.build import CAUSAL, build, inputs
 from tests.census.measure import conditions
 from tests.support import cases
 from tests.support.traces import assert_same, contains, snapshot
+from tests.support.writers import model_of
 
 CLASSES = "sequence classification"
 METHODS = {x.name: x for x in (GRADIENT_X_INPUT, ATTNLRP, CP_LRP)}
@@ -226,6 +227,21 @@ def test_length_and_cosine_are_of_the_next_norm_that_reads_the_place(case):
     assert cosine < 1 - 1e-6
 
 
+@pytest.mark.parametrize("around", [
+    torch.inference_mode, lambda: torch.autocast("cpu", torch.bfloat16), torch.no_grad,
+])  # fmt: skip
+def test_blocks_around_the_call_change_nothing(around):
+    model, clean, other = pair("bert")
+    model = model.float()
+    want = patching(model, clean, other, METHODS, target=TARGET)
+    with around():
+        found = patching(model, clean, other, METHODS, target=TARGET)
+    for place in PLACES:
+        assert np.array_equal(found.effect[place], want.effect[place])
+        for name in METHODS:
+            assert np.array_equal(found.predicted[name][place], want.predicted[name][place])
+
+
 def test_what_cannot_be_patched_is_refused_by_name():
     model, clean, _ = pair("bert")
     padded = cases.family_inputs("bert")
@@ -239,6 +255,9 @@ def test_what_cannot_be_patched_is_refused_by_name():
         with pytest.raises(ValueError, match=r".") as caught:
             patching(model, given, other, METHODS, target=TARGET)
         contains(str(caught.value), words)
+    text = {"input_ids": torch.tensor([[5, 6, 7]]), "decoder_input_ids": torch.tensor([[1, 4]])}
+    with pytest.raises(ValueError, match="decoder_input_ids: one text is patched"):
+        patching(model_of("bart"), text, None, METHODS, paths={RESIDUAL: ["model.encoder"]})
     with pytest.raises(ValueError, match="not known where attention and MLP write") as caught:
         places(cases.family("albert")[0])
     contains(str(caught.value), "AlbertForSequenceClassification", "albert_layer", "self_attn and")

@@ -283,3 +283,11 @@ def test_bad_calls_are_refused(tokenizer):
             attribute(two, inputs)
     with pytest.raises(ValueError, match="an encoder and a decoder; pass another method"):
         explain_generation(two, tokenizer, PROMPT, answer=ANSWER, method="attention-rollout")
+
+
+def test_stop_strings_of_a_model_are_found_by_its_tokenizer(tokenizer):
+    model = model_of("gpt2")
+    want = explain_generation(model, tokenizer, PROMPT, max_new_tokens=3)
+    model.generation_config.stop_strings = ["h"]  # which it does not write
+    found = explain_generation(model, tokenizer, PROMPT, max_new_tokens=3)
+    assert torch.equal(found.relevance, want.relevance)

@@ -18,6 +18,7 @@ from transformers import (
 from numeric import Interactions, attribute, interactions
 from numeric.methods import meetings, pair_losses
 from numeric.targets import logit
+from tests.support import writers
 from tests.support.cases import BERT_LIKE, close, one_text, tokens_of
 
 TEXT = "not a bad film, but unforgettably dull"
@@ -151,3 +152,9 @@ def test_a_file_of_another_method_holds_no_interactions(tmp_path):
     attribute(model, inputs, "loo").save(tmp_path / "loo.safetensors")
     with pytest.raises(ValueError, match=r"a map by loo; call Attribution.load"):
         Interactions.load(tmp_path / "loo.safetensors")
+
+
+def test_two_texts_have_no_interactions_of_one():
+    inputs = {"input_ids": torch.tensor([[5, 6, 7]]), "decoder_input_ids": torch.tensor([[1, 4]])}
+    with pytest.raises(ValueError, match="decoder_input_ids: parts are of one text"):
+        interactions(writers.model_of("t5"), writers.tokenizer(), inputs)

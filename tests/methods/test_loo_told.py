@@ -1,8 +1,11 @@
 """Leave-One-Out tells losses as they come, and ends where its listener raises an error."""
 
+import copy
+
 import pytest
 import torch
 
+from benchmarks.sources import data
 from numeric import attribute, explain
 from numeric.targets import logit
 
@@ -75,3 +78,12 @@ def test_a_result_that_was_told_is_saved(loaded, tmp_path):
     a = explain(loaded.model, loaded.tokenizer, TEXTS[0], **how)
     a.save(tmp_path / "a.safetensors")
     assert torch.equal(type(a).load(tmp_path / "a.safetensors").relevance, a.relevance)
+
+
+def test_a_token_that_moves_no_rounded_logit_is_no_sign_of_a_dropped_mask(lm):
+    model = copy.deepcopy(lm.model).bfloat16()
+    text = next(x for x in data.load().texts if len(lm.tokenizer(x)["input_ids"]) == 16)
+    inputs = lm.tokenizer([text], return_tensors="pt")
+    told = []
+    attribute(model, inputs, "loo", batch_size=1, each=lambda *x: told.append(x[2].item()))
+    assert 0 in told
