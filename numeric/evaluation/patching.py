@@ -8,7 +8,6 @@ runs decides which coefficients of the norm are closer (theorem 57).
 """
 
 from collections.abc import Callable, Mapping, Sequence
-from contextlib import ExitStack
 from dataclasses import dataclass, replace
 from functools import partial
 from typing import Any, NamedTuple, TypeAlias
@@ -116,23 +115,20 @@ def patching(
     composites = {name: composite_of(method, None)[1] for name, method in methods.items()}
     paths = places(model) if paths is None else paths
     flat = [path for of_place in paths.values() for path in of_place]
-    with outside(), torch.inference_mode(mode=False), ExitStack() as around:
+    with outside(), torch.inference_mode(mode=False):
         batch = prepare(model, clean, targets=[target]).of_text()
         other = None if corrupted is None else prepare(model, corrupted)
         _check(batch, other)
-        around.enter_context(torch.autocast(batch.device.type, enabled=False))
-        around.enter_context(own_failures(model, batch))
-        readout = Readout.of(model, batch, [target], tokenizer=tokenizer)
-        nothing = torch.zeros((), device=batch.device)
-        text, x, norms = _Text(model, batch, readout, nothing).seen(flat)
-        there = text.seen(flat, other)[1] if other else dict.fromkeys(flat, Output(nothing, 0))
-        change = {path: size * (x[path].value - there[path].value) for path in flat}
-        slopes = {name: text.coefficients(flat, rules) for name, rules in composites.items()}
-        plain = text.coefficients(flat, GRADIENT_X_INPUT)
-        keep = {path: change[path].any(dim=1) & plain[path].any(dim=1) for path in flat}
-        found = {
-            path: text.patched(path, x[path], change[path], keep[path], norms) for path in flat
-        }
+        with torch.autocast(batch.device.type, enabled=False), own_failures(model, batch):
+            readout = Readout.of(model, batch, [target], tokenizer=tokenizer)
+            nothing = torch.zeros((), device=batch.device)
+            text, x, norms = _Text(model, batch, readout, nothing).seen(flat)
+            there = text.seen(flat, other)[1] if other else dict.fromkeys(flat, Output(nothing, 0))
+            change = {path: size * (x[path].value - there[path].value) for path in flat}
+            slopes = {name: text.coefficients(flat, rules) for name, rules in composites.items()}
+            plain = text.coefficients(flat, GRADIENT_X_INPUT)
+            keep = {path: change[path].any(dim=1) & plain[path].any(dim=1) for path in flat}
+            found = {p: text.patched(p, x[p], change[p], keep[p], norms) for p in flat}
 
     def by_place(values: Callable[[str], Tensor]) -> ByPlace:
         return {
@@ -242,8 +238,7 @@ class _Text:
         by = out.value - change
         tokens = keep.nonzero()[:, 0]
         copies = torch.arange(len(tokens), device=by.device)
-        effect = by.new_zeros(len(by))
-        length, cosine = by.new_full((2, len(by)), torch.nan)
+        effect, length, cosine = by.new_zeros(len(by)), *by.new_full((2, len(by)), torch.nan)
         if not len(tokens):
             return effect, length, cosine
         model, met = twin(self.model), list[Tensor]()
@@ -261,9 +256,8 @@ class _Text:
         model.get_submodule(path).register_forward_hook(patch)
         for read in {each.path for each in norms}:
             model.get_submodule(read).register_forward_pre_hook(meet)
-        arguments = {
-            key: x.expand(len(tokens), *x.shape[1:]) for key, x in self.batch.arguments().items()
-        }
+        given = self.batch.arguments().items()
+        arguments = {key: x.expand(len(tokens), *x.shape[1:]) for key, x in given}
         (chosen,), example = self.readout.targets, torch.zeros_like(tokens)
         with torch.no_grad():
             rows = self.readout.run(model, arguments, example)

@@ -1,12 +1,21 @@
-"""Tapes and counts of calls that are of no use are dropped, and nothing else is."""
+"""Tapes, counts and models that are of no use are dropped, and nothing else is."""
+
+import copy
+import gc
+import weakref
+from concurrent.futures import ThreadPoolExecutor
+from functools import partial
+from threading import Barrier
 
 import pytest
 import torch
 from torch.nn.modules.module import register_module_full_backward_hook
 
 from lrp_axioms import attribute
+from lrp_axioms.numeric.models.identity import is_stock
 from lrp_axioms.numeric.replay import calls
-from tests.engine.test_replay import proved, warmed
+from tests.census.build import CLASSES, with_inputs
+from tests.engine.test_replay import assert_equal, assert_replays, by_rules, proved, warmed
 from tests.support import cases
 
 
@@ -40,3 +49,92 @@ def test_shapes_of_calls_are_forgotten(monkeypatch):
     for size in range(2, 7):
         attribute(model, {"input_ids": torch.full((1, size), 5)})
         assert len(calls.MEMORIES[model].calls) <= 3
+
+
+def test_a_part_with_an_equal_config_and_other_attention_is_not_stock():
+    model, _ = with_inputs("t5", CLASSES)
+    of_encoder = model.transformer.encoder.config
+    assert of_encoder is not model.config
+    changed = copy.deepcopy(of_encoder)
+    changed._attn_implementation = "eager"
+    assert is_stock(model)
+    assert changed == of_encoder
+    for module in model.modules():
+        if getattr(module, "config", None) is of_encoder:
+            module.config = changed
+    assert not is_stock(model)
+
+
+@pytest.mark.parametrize("kind", ["bert", "t5", "qwen2"])
+def test_a_tape_does_not_keep_its_model(kind):
+    def used():
+        model, inputs = with_inputs(kind, CLASSES)
+        warmed(model, inputs)
+        return weakref.ref(model)
+
+    known = used()
+    gc.collect()
+    assert known() is None
+
+
+def test_a_tape_keeps_no_weights_until_garbage_is_collected():
+    def used():
+        model, inputs = cases.tiny_bert(), cases.tiny_batch()
+        warmed(model, inputs)
+        return weakref.ref(model.classifier.weight)
+
+    gc.collect()
+    gc.disable()
+    try:
+        assert used()() is None
+    finally:
+        gc.enable()
+
+
+def test_a_model_that_an_attribute_of_it_leads_back_to_is_freed():
+    def used():
+        model, inputs = cases.tiny_bert(), cases.tiny_batch()
+        model.explain = partial(attribute, model)
+        assert_replays(model, inputs)
+        return weakref.ref(model)
+
+    known = used()
+    gc.collect()
+    assert known() is None
+
+
+def test_threads_that_see_one_change_forget_once():
+    model, inputs = cases.tiny_bert(), cases.tiny_batch()
+    warmed(model, inputs)
+    memory, at_once = calls.MEMORIES[model], Barrier(4, timeout=60)
+    asked = memory.snapshot.is_current
+    memory.snapshot.is_current = lambda x: (asked(x), at_once.wait())[0]
+    model.float()
+    after = memory.after
+    with ThreadPoolExecutor(4) as pool:
+        list(pool.map(lambda _: attribute(model, inputs), range(4)))
+    assert memory.after == 2 * after
+
+
+def test_the_oldest_tapes_are_dropped_and_come_again(monkeypatch):
+    monkeypatch.setattr(calls, "TAPES", 2)
+    model, inputs = cases.tiny_bert(), cases.tiny_batch()
+    cut = lambda n: {key: x[:1, :n] for key, x in inputs.items()}
+    for length in (3, 4, 5, 3):
+        warmed(model, cut(length))
+        assert len(calls.MEMORIES[model].tapes) <= 2
+        assert_equal(attribute(model, cut(length)), by_rules(model, cut(length)))
+
+
+def test_a_checkpoint_with_old_names_of_weights_is_replayed(tmp_path):
+    model, inputs = cases.tiny_bert(), cases.tiny_batch()
+    old = {"LayerNorm.weight": "LayerNorm.gamma", "LayerNorm.bias": "LayerNorm.beta"}
+    weights = model.state_dict()
+    for new, name in old.items():
+        weights = {path.replace(new, name): x for path, x in weights.items()}
+    model.config.save_pretrained(tmp_path)
+    torch.save(weights, tmp_path / "pytorch_model.bin")
+    loaded = type(model).from_pretrained(tmp_path, dtype=model.dtype).eval()
+    assert loaded._weight_conversions
+    warmed(loaded, inputs)
+    assert_equal(attribute(loaded, inputs), by_rules(model, inputs))
