@@ -58,8 +58,7 @@ from lrp_axioms.numeric.engine.settled import replaced, run
 from lrp_axioms.numeric.models.places import Places, layer_of
 from lrp_axioms.numeric.models.scans import scans, selector_ids
 
-# Moves that change a tensor in place, and no value of it.
-RESHAPES = ("unsqueeze_", "squeeze_", "transpose_")
+RESHAPES = ("unsqueeze_", "squeeze_", "transpose_")  # change a tensor in place, and no value
 
 
 class Propagation(Block):
@@ -256,9 +255,10 @@ class Propagation(Block):
         x.copy_(value.detach() if curved else value)
         if type(what) is Chain:
             what.made = x._version
-        whole = x if x._base is None else x._base
-        if x.numel() < whole.numel() and mark(whole) == PRODUCT != what:
-            self.book.refuse(PRODUCT_PART)
+        if x._base is not None and mark(x._base) == PRODUCT != what:
+            marked(x._base, None)
+            if x.numel() < x._base.numel():
+                self.book.refuse(PRODUCT_PART)
         if curved:
             x.requires_grad_()
         elif what == HELD and x._base is not None:

@@ -233,8 +233,11 @@ class Entries:
         if call.role in (ADD, SUBTRACT) and not is_number(constants[0]):
             fixed = [y if y is x else y.detach() for y in args]
             out = func(*fixed, **kwargs)
-            if kwargs or call.role == SUBTRACT or x is not args[0]:  # either may be scaled
-                word = func(*[word if y is x else torch.zeros_like(y) for y in args], **kwargs)
+            if kwargs or call.role == SUBTRACT or x is not args[0]:  # scaled or negated
+                beside = [y if y is x else torch.zeros_like(y) for y in args]
+                word = func(*exchanged(beside, {id(x): word}), **kwargs)
+                if token_type is not None:
+                    token_type = func(*exchanged(beside, {id(x): token_type}), **kwargs)
             entry.eps = self.eps if engine.rule(kinds.ADD) == kinds.EPSILON else 0.0
             if mark(constants[0]) == TOKEN_TYPE:
                 alone = exchanged(fixed, {id(x): torch.zeros_like(x)})

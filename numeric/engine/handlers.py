@@ -11,7 +11,6 @@ from lrp_axioms.axioms import kinds
 from lrp_axioms.numeric.engine import attention, norms, products, refusals
 from lrp_axioms.numeric.engine import operations as does
 from lrp_axioms.numeric.engine.at_output import by_rule
-from lrp_axioms.numeric.engine.blocks import Again
 from lrp_axioms.numeric.engine.calls import Use, call_of
 from lrp_axioms.numeric.engine.chains import common_root, cuts, extend_chain, root_of, roots
 from lrp_axioms.numeric.engine.composite_functions import inside
@@ -51,7 +50,7 @@ def move(engine: Rules, use: Use) -> Any:
     out = use.func(*use.args, **use.kwargs)
     for part in out if isinstance(out, (tuple, list)) else (out,):
         if isinstance(part, Tensor) and part.requires_grad == use.carrying[0].requires_grad:
-            marked(part, what)  # but no index, and no constant in the form of an activation
+            marked(part, what)  # not indices of a top-k, nor constants shaped like an activation
     return out
 
 
@@ -171,9 +170,10 @@ def _divide(engine: Rules, use: Use) -> Any:
     if use.name in ("rdiv", "rtruediv"):  # these take the divisor first
         use = use._replace(func=truediv, args=use.args[1::-1])
     a, b = use.args[:2]
-    if mode := use.kwargs.get("rounding_mode"):  # torch's own gradient is 0
-        with Again():
-            return getattr(torch, mode)(torch.div(a, b))
+    if use.kwargs.get("rounding_mode"):  # a function of the dividend, whose gradient is 0
+        if carries(b) or not is_like_number(b, a):
+            engine.refuse(f"{use.name} with rounding_mode")
+        return _function(engine, use)
     if not carries(b) and mark(b) != WEIGHTS:
         return multiply(engine, use)
     root = common_root((a, b)) if carries(a) else None

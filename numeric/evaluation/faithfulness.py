@@ -14,7 +14,7 @@ from transformers import PreTrainedModel, PreTrainedTokenizerBase
 
 from lrp_axioms.numeric.evaluation.correlation import kendall, pearson
 from lrp_axioms.numeric.evaluation.named_tensors import open_trial
-from lrp_axioms.numeric.evaluation.soft import SOFT, soft
+from lrp_axioms.numeric.evaluation.soft import OF_TEXTS, soft
 from lrp_axioms.numeric.evaluation.trial import (
     Map,
     Measured,
@@ -81,7 +81,7 @@ def evaluate(
     ``baseline``, a number (0).  Soft measures are of texts.
     Logits for all but the shares and correlations.  NaN where a measure is undefined: r, LDS,
     "explained" and the soft measures of a constant map, "explained" also of a constant logit, and
-    soft measures also where words do not raise the probability.
+    soft measures also where words do not raise the probability, or labels share no softmax.
     Raises ValueError for maps that do not fit, or are not finite, for unknown measures, and for
     ``fixed`` without a token to remove.
     """
@@ -204,8 +204,6 @@ def _sums(x: np.ndarray, keep: np.ndarray) -> np.ndarray:
     return np.asarray(sums.round(12))
 
 
-OF_TEXTS = tuple(name + more for name in SOFT for more in ("", " gain"))
-"""Measures that drop entries of word embeddings."""
 MEASURES: dict[str, Callable[[Any], Measured]] = {
     "r": _agreement,
     "tau": _agreement,

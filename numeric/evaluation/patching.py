@@ -155,7 +155,7 @@ def _check(batch: Batch, other: Batch | None) -> None:
             f"input_ids of shapes {' and '.join(map(str, shapes))}: pass one clean text, and one "
             "corrupted text of as many tokens"
         )
-    if batch.decoder_input_ids is not None:
+    if any(x.decoder_input_ids is not None for x in (batch, other) if x is not None):
         raise ValueError("inputs have decoder_input_ids: one text is patched; leave them out")
     if not all(x.attention_mask.all() for x in (batch, other) if x is not None):
         raise ValueError("the texts have padding, at which nothing can be patched; leave it out")

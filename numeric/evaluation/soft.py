@@ -13,16 +13,16 @@ from lrp_axioms.numeric.methods.paths import Path, straight_path
 from lrp_axioms.numeric.targets.chosen import Chosen, Rows, is_distribution
 
 SOFT = ("soft sufficiency", "soft comprehensiveness")
+OF_TEXTS = tuple(name + more for name in SOFT for more in ("", " gain"))
+"""Measures that drop entries of word embeddings."""
 
 
 def soft(trial: TextTrial) -> Measured:
     """Measures each map, and its values in random order, at the same draws."""
     with torch.no_grad():
         if not is_distribution(trial.model, trial.readout.head):
-            raise ValueError(
-                "soft measures are of a probability, and the labels of this model have no common "
-                "distribution; leave them out of `measures`"
-            )
+            undefined = np.full(len(trial.present), np.nan)
+            return {name: dict.fromkeys(OF_TEXTS, undefined) for name in trial.maps}
         path, readout, rows = straight_path(trial.model, trial.batch, trial.readout)
         of = _log_probability(*readout.targets)
         present = _probability(of, rows)

@@ -79,7 +79,7 @@ def check_effect(
     for mask, fewer in (("attention_mask", changed), (DECODER_MASK, written)):
         if not fewer.any() or not same[fewer].all():
             continue
-        if mask == DECODER_MASK or not _has_effect(model, batch, readout, kept, unit):
+        if not _has_effect(model, batch, readout, kept, unit, mask):
             raise ValueError(
                 f"{mask} changes no logit of this {type(model).__name__}, which drops it; pass the "
                 "id of a token to put in place, removal=tokenizer.mask_token_id"
@@ -87,11 +87,13 @@ def check_effect(
 
 
 def _has_effect(
-    model: PreTrainedModel, batch: Batch, readout: Readout, kept: Whole, unit: float
+    model: PreTrainedModel, batch: Batch, readout: Readout, kept: Whole, unit: float, mask: str
 ) -> bool:
-    """Decides whether texts without every second token have other logits, as few copies may not."""
-    thinned = batch.attention_mask * (batch.attention_mask.cumsum(dim=1) % 2)
-    rows = readout.run(model, batch.arguments() | {"attention_mask": thinned})
+    """Decides whether hiding every second token changes a logit; a few copies may change none."""
+    ids = batch.decoder_input_ids
+    present = batch.attention_mask if ids is None or mask != DECODER_MASK else torch.ones_like(ids)
+    hidden = {mask: present * (present.cumsum(dim=1) % 2)}
+    rows = readout.run(model, batch.arguments() | hidden)
     return any(
         bool(((each.of(rows) - each.of(kept.rows)).abs() > unit * each.size(kept.rows)).any())
         for each in readout.targets

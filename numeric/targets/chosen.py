@@ -154,8 +154,9 @@ def _unmet_demands(model: PreTrainedModel, head: str, term: Term) -> Iterator[st
 
 def is_distribution(model: PreTrainedModel, head: str) -> bool:
     """Decides whether one softmax makes probabilities of a row of logits."""
-    several = getattr(model.config, "problem_type", None) == "multi_label_classification"
-    return head != CLASSES or not (several or model.config.num_labels == 1)
+    kind = getattr(model.config, "problem_type", None)
+    alone = kind in ("multi_label_classification", "regression") or model.config.num_labels == 1
+    return head != CLASSES or not alone
 
 
 def _row(

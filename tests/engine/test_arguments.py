@@ -6,6 +6,7 @@ from torch.nn import functional
 
 from axioms.composites import ATTNLRP, CP_LRP, GRADIENT_X_INPUT, UnassignedOperation
 from numeric import attribute
+from numeric.engine.marks import TOKEN_TYPE, marked
 from tests.engine.test_written_views import made
 from tests.support import cases
 from tests.support.changes import then
@@ -49,6 +50,11 @@ def in_place(scores, sink):
     return scores
 
 
+def in_a_view(scores, sink):
+    scores.view(-1, scores.shape[-1])[:, 0] = sink.reshape(-1)
+    return scores
+
+
 WAYS = {
     "quotient that is rounded": (
         lambda x: torch.div(x, 0.05, rounding_mode="floor"), lambda x: (x / 0.05).floor()
@@ -69,6 +75,9 @@ WAYS = {
         lambda x: dispatched(x, lambda index: index),
         lambda x: dispatched(x, lambda index: torch.tensor(index.tolist())),
     ),
+    "scores with a column of their own, in a view": (
+        lambda x: written(x, in_a_view), lambda x: written(x, in_place)
+    ),
     "scores with a column of their own": (
         lambda x: written(x, in_place),
         lambda x: written(x, lambda s, sink: torch.cat([sink[..., None], s[..., 1:]], -1)),
@@ -83,6 +92,12 @@ def test_both_ways_have_one_relevance(way, composite):
     one, other = (attribute(*made(step), composite, target=1) for step in WAYS[way])
     assert torch.allclose(one.logit, other.logit)
     torch.testing.assert_close(one.relevance, other.relevance, rtol=1e-8, atol=1e-10)
+
+
+def test_a_quotient_by_a_tensor_is_not_rounded():
+    step = lambda x: torch.div(x, WEIGHT.expand_as(x) * x.detach(), rounding_mode="floor")
+    with pytest.raises(UnassignedOperation, match="div with rounding_mode"):
+        attribute(*made(lambda x: torch.div(x, x * x, rounding_mode="trunc") + step(x)), ATTNLRP)
 
 
 def test_a_part_of_a_product_is_not_written_into():
@@ -103,16 +118,19 @@ SUMS = {
 }
 
 
-@pytest.mark.parametrize("share", ["embedding", "word"])
+@pytest.mark.parametrize("share", ["embedding", "word", "token type"])
 @pytest.mark.parametrize("way", SUMS)
 def test_embeddings_grow_by_what_torch_adds(way, share):
     def found(add):
         model, inputs = cases.tiny_bert(), cases.tiny_batch()
         table = model.bert.embeddings.position_embeddings.weight.detach()
-        change = then(lambda x: add(x, table[: x.shape[1]].expand_as(x)))
+        kinds = model.bert.embeddings.token_type_embeddings(torch.zeros(1, dtype=torch.long))
+        typed = lambda x: x + marked(kinds.detach().expand_as(x).clone(), TOKEN_TYPE)
+        change = then(lambda x: add(typed(x), table[: x.shape[1]].expand_as(x)))
         change(model.bert.embeddings.word_embeddings)
-        return attribute(model, inputs, share=share)
+        if share == "token type":
+            return attribute(model, inputs, positions="signed").details[share]
+        return attribute(model, inputs, share=share).relevance
 
     one, other = map(found, SUMS[way])
-    assert torch.allclose(one.logit, other.logit)
-    torch.testing.assert_close(one.relevance, other.relevance, rtol=1e-8, atol=1e-10)
+    torch.testing.assert_close(one, other, rtol=1e-8, atol=1e-10)
