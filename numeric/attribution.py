@@ -138,9 +138,9 @@ def explain(
     ``[(question, context)]`` for a model that finds answers, or ``[(query, document)]`` for a
     CrossEncoder, whose own tokenizer is used if ``tokenizer`` is None.
     Whole texts are explained: a text longer than the model's positions is refused, and a text
-    longer than a model with rotary positions was made for is explained with a warning; so are texts
-    whose padding changes the logits of the shortest.  Texts that a language model writes are
-    explained by ``explain_generation``.
+    longer than a model with rotary positions was made for is explained with a warning.  Several
+    texts are explained with a warning if padding changes the logits of the shortest text.  Texts
+    that a language model writes are explained by ``explain_generation``.
     Raises ValueError for an empty list, for a value that is no text, for a text with special tokens
     that its tokenizer adds, and for several texts if the tokenizer has no token to pad with; the
     other arguments and errors are described in ``attribute``.

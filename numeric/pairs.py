@@ -63,7 +63,7 @@ def interactions(
     inputs, names, numbers = _parts_of(model, tokenizer, text, by)
     batch = prepare(model, inputs, targets=[target]).of_text()
     if batch.decoder_input_ids is not None:
-        raise ValueError("inputs have decoder_input_ids: parts are of one text; leave them out")
+        raise ValueError("inputs has decoder_input_ids: parts are of one text; leave it out")
     off = torch.autocast(batch.device.type, enabled=False)
     failures = own_failures(model, batch)
     with outside(), torch.inference_mode(mode=False), off, failures, _own_advice():

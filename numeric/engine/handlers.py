@@ -170,7 +170,7 @@ def _divide(engine: Rules, use: Use) -> Any:
     if use.name in ("rdiv", "rtruediv"):  # these take the divisor first
         use = use._replace(func=truediv, args=use.args[1::-1])
     a, b = use.args[:2]
-    if use.kwargs.get("rounding_mode"):  # a function of the dividend, whose gradient is 0
+    if use.kwargs.get("rounding_mode"):  # a function of the dividend; its gradient is 0
         if carries(b) or not is_like_number(b, a):
             engine.refuse(f"{use.name} with rounding_mode")
         return _function(engine, use)

@@ -22,7 +22,7 @@ OF_BATCHES = (
 BUILT_IN = (
     "input", "weight", "bias", "running_mean", "running_var", "training", "momentum", "eps"
 )  # fmt: skip
-"""The order of ``torch.batch_norm``; ``functional.batch_norm`` has the other."""
+"""The order of ``torch.batch_norm``; ``functional.batch_norm`` has ``OF_BATCHES``."""
 
 
 def layer_norm(engine: Rules, use: Use) -> Tensor:

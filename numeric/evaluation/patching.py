@@ -156,7 +156,7 @@ def _check(batch: Batch, other: Batch | None) -> None:
             "corrupted text of as many tokens"
         )
     if any(x.decoder_input_ids is not None for x in (batch, other) if x is not None):
-        raise ValueError("inputs have decoder_input_ids: one text is patched; leave them out")
+        raise ValueError("inputs has decoder_input_ids: one text is patched; leave it out")
     if not all(x.attention_mask.all() for x in (batch, other) if x is not None):
         raise ValueError("the texts have padding, at which nothing can be patched; leave it out")
 

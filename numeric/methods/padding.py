@@ -1,4 +1,4 @@
-"""Tries out whether a text has the logits in a batch that it has alone."""
+"""Tests whether a batch changes the logits of a text."""
 
 from collections.abc import Callable, Mapping
 
@@ -12,7 +12,7 @@ from lrp_axioms.numeric.models import heads
 from lrp_axioms.numeric.models.inputs import prepare
 from lrp_axioms.numeric.warning import telling, warn_caller
 
-AT_ENDS = 4  # tokens of a text whose logits over a vocabulary are compared, at each end
+AT_ENDS = 4  # tokens at each end of a text whose logits over a vocabulary are compared
 
 
 def is_as_alone(
@@ -21,7 +21,7 @@ def is_as_alone(
     one: int,
     other: int,
 ) -> bool:
-    """Decides whether a text has the logits beside another that it has alone.
+    """Decides whether a text has equal logits alone and beside another.
 
     A model that refuses one of these batches gives False.
     """
@@ -50,9 +50,9 @@ def _compare(
 
 
 def _logits(model: PreTrainedModel, inputs: Mapping[str, Tensor]) -> Tensor:
-    """Returns logits of a batch; where tokens have some, at tokens of the first text.
+    """Returns the logits of a batch; of tokens, the logits at tokens of the first text.
 
-    Logits over a vocabulary take much memory, and are read at both ends of the text alone.
+    Logits over a vocabulary take much memory, so that only both ends of the text are read.
     """
     batch = prepare(model, inputs)
     head, (tokens,) = batch.facts.head, (batch.attention_mask[0] == 1).nonzero(as_tuple=True)
@@ -64,7 +64,7 @@ def _logits(model: PreTrainedModel, inputs: Mapping[str, Tensor]) -> Tensor:
 
 
 def warn(model: PreTrainedModel, inputs: Mapping[str, Tensor]) -> None:
-    """Warns where the shortest text of a batch has other logits beside the longest than alone."""
+    """Warns where the longest text of a batch changes the logits of the shortest."""
     mask = inputs["attention_mask"] == 1
     lengths = mask.sum(dim=1)
     short, long = int(lengths.argmin()), int(lengths.argmax())
@@ -79,10 +79,10 @@ def warn(model: PreTrainedModel, inputs: Mapping[str, Tensor]) -> None:
     try:
         same = _compare(model, only([short]), only([short, long]))
     except (*OF_OTHER_CODE, MemoryError) as error:  # the relevance is there
-        warn_caller(f"whether padding changes the logits of {name} could not be tried out: {error}")
+        warn_caller(f"a trial of padding failed, and logits of {name} may depend on it: {error}")
         return
     if not same:
         warn_caller(
             f"padding changes the logits of {name} (example {short} beside example {long}), and "
-            "logits with padding are explained; pass one text at a time"
+            "the logits with padding were explained; pass one text at a time"
         )

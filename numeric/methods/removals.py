@@ -89,7 +89,7 @@ def check_effect(
 def _has_effect(
     model: PreTrainedModel, batch: Batch, readout: Readout, kept: Whole, unit: float, mask: str
 ) -> bool:
-    """Decides whether hiding every second token changes a logit; a few copies may change none."""
+    """Decides whether hiding every second token changes a logit; a few hidden ones may not."""
     ids = batch.decoder_input_ids
     present = batch.attention_mask if ids is None or mask != DECODER_MASK else torch.ones_like(ids)
     hidden = {mask: present * (present.cumsum(dim=1) % 2)}

@@ -70,7 +70,7 @@ def is_stock(model: PreTrainedModel) -> bool:
 
 
 def added_attributes(model: PreTrainedModel) -> Iterator[Any]:
-    """Yields the values of attributes that a stock ``model`` has beside the ones of a new model."""
+    """Yields the values of attributes that a stock ``model`` has and a new model lacks."""
     cls: Any = type(model)
     stock = dict(_make(cls, pickle.dumps(model.config)).named_modules(remove_duplicate=False))
     for path, module in model.named_modules(remove_duplicate=False):

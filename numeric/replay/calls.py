@@ -51,7 +51,7 @@ class Memory:
     after: int = field(default_factory=lambda: AFTER)
 
     def forget(self, changed: Snapshot) -> None:
-        """Drops everything after a change, once for all threads that see it."""
+        """Drops everything after a change; of several threads that see the change, one does."""
         with TURN:
             if self.snapshot is changed:
                 self.tapes, self.calls, self.snapshot = {}, Counter(), None

@@ -32,7 +32,7 @@ SHOWN = {
 AS_NUMBERS = {
     *(Tensor.__bool__, Tensor.__int__, Tensor.__index__, Tensor.__float__, Tensor.__complex__),
 }
-"""Functions that show values by an operation, except to old constructors of tensors."""
+"""Functions that show a value by an operation, which old constructors of tensors skip."""
 
 
 class Recorder(TorchDispatchMode):
@@ -61,7 +61,7 @@ class Recorder(TorchDispatchMode):
 
     def __exit__(self, *error: Any) -> None:
         self.looks.__exit__(*error)  # type: ignore[no-untyped-call]  # torch has no types here
-        del self.looks  # each would keep the other, and all weights
+        del self.looks  # both refer to each other, and would keep all weights
         super().__exit__(*error)  # type: ignore[no-untyped-call]  # torch has no types here
 
     def __torch_dispatch__(
@@ -101,7 +101,7 @@ class Recorder(TorchDispatchMode):
         text.append(f" return [{', '.join(f'v{x}' for x in ends)}]")
         scope = dict(self.named)
         exec(compile("\n".join(text), "<tape>", "exec"), scope)
-        return scope.pop("play")  # type: ignore[no-any-return]  # or it would keep itself
+        return scope.pop("play")  # type: ignore[no-any-return]  # else its globals would hold it
 
     def _note(self, func: Any, call: str, read: list[int], out: Any) -> None:
         several = type(out) in (list, tuple)
@@ -173,5 +173,5 @@ class _Looks(TorchFunctionMode):
 
 
 def _has_tensors(x: object) -> bool:
-    """Decides whether ``x`` is a list with a tensor, on any level."""
+    """Decides whether ``x`` is a list with a tensor, at any depth."""
     return isinstance(x, list | tuple) and any(isinstance(y, Tensor) or _has_tensors(y) for y in x)

@@ -35,8 +35,8 @@ DATA = (
     *(bool, int, float, str, torch.dtype, torch.device, Tensor),
     *(PreTrainedConfig, PreTrainedTokenizerBase),
 )
-"""Values that lead to no model."""
-LOADING = "transformers.core_model_loading"  # a loaded model keeps how names were changed
+"""Types whose values hold no reference to a model."""
+LOADING = "transformers.core_model_loading"  # a loaded model keeps the record of renamed weights
 CACHES = ("CALLS", "_AT_ZERO", "__builtins__")
 """Their tables that change from call to call, and change no answer."""
 
@@ -69,7 +69,7 @@ class Snapshot:
     def of(cls, model: PreTrainedModel) -> "Snapshot | None":
         """Returns a snapshot of a stock model (``is_stock``), and None of any other.
 
-        None too where an added attribute may lead back to the model, and so keep it for ever.
+        Returns None, too, if an added attribute may refer to the model and so keep it alive.
         """
         try:
             return cls(model) if is_stock(model) and _is_plain([*added_attributes(model)]) else None

@@ -153,7 +153,7 @@ def _unmet_demands(model: PreTrainedModel, head: str, term: Term) -> Iterator[st
 
 
 def is_distribution(model: PreTrainedModel, head: str) -> bool:
-    """Decides whether one softmax makes probabilities of a row of logits."""
+    """Decides whether the softmax of a row of logits is the model's distribution."""
     kind = getattr(model.config, "problem_type", None)
     alone = kind in ("multi_label_classification", "regression") or model.config.num_labels == 1
     return head != CLASSES or not alone
