@@ -28,14 +28,14 @@ BUILT_IN = (
 def layer_norm(engine: Rules, use: Use) -> Tensor:
     given = dict(zip(ARGUMENTS, use.args, strict=False)) | use.kwargs
     shape, norm_eps = tuple(given["normalized_shape"]), given.get("eps", 1e-5)
-    f = functional.layer_norm
-    if carries(given.get("weight")) or carries(given.get("bias")):
+    f, weight, bias = functional.layer_norm, given.get("weight"), given.get("bias")
+    if carries(weight) or carries(bias):
         with Again():  # a product and a sum of activations
             y = f(given["input"], shape, eps=norm_eps)
-            y = y if given.get("weight") is None else y * given["weight"]
-            return y if given.get("bias") is None else y + given["bias"]
+            y = y if weight is None else y * weight
+            return y if bias is None else y + bias
     x = engine.settle(given["input"])
-    weight, bias = (_constant(given.get(key), x) for key in ("weight", "bias"))
+    weight, bias = (_constant(y, x) for y in (weight, bias))
     return by_rule(engine, kinds.LAYER_NORM, f, x, shape, weight, bias, norm_eps)
 
 
