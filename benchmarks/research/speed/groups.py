@@ -3,8 +3,13 @@
 GROUPS = {
     "time of LRP": (
         "Seconds of one explanation over seconds of plain gradient × input of the same BERT-base "
-        "(random weights, parameters frozen) on the same batch; below 1 LRP is faster. 'Compiled': "
-        "inside `numeric.compiled(...)`, without the compiler's own time."
+        "(random weights, parameters frozen) on the same batch; below 1 LRP is faster."
+    ),
+    "repeated calls": (
+        "Processor seconds on one thread of one explanation over those of plain gradient × input "
+        "of the same stock model (random weights but for the embedded model) and the same text, "
+        "replayed but for 'by rules'. Explanations compute one row of a language model's logits; "
+        "the gradient computes all rows unless the name says one."
     ),
     "mask relevance": (
         "CPU seconds of one explanation by mask relevance over those of plain gradient × input of "

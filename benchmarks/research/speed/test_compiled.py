@@ -5,14 +5,14 @@ Run by `make bench`, which needs a C++ compiler.
 
 import pytest
 import torch
-from transformers import BertConfig, BertForSequenceClassification
 
 from lrp_axioms import attribute, compiled
+from lrp_axioms.benchmarks.research.speed import test_speed
 from lrp_axioms.benchmarks.running.timing import alternate, random_text
 from lrp_axioms.numeric.replay import calls
 
 GROUP = "torch.compile"
-ROUNDS = {1: 15, 8: 5}
+ROUNDS = {(1, 32): 60, (1, 128): 15, (8, 128): 5}
 
 
 @pytest.fixture
@@ -23,16 +23,16 @@ def forget():
 
 @pytest.mark.usefixtures("only_when_timed", "forget")
 @pytest.mark.filterwarnings("ignore")  # of the compiler
-@pytest.mark.parametrize("batch", ROUNDS)
-def test_compiled_answers_are_those_of_attribute_and_times_are_noted(batch, ratios, benchmark):
-    torch.manual_seed(0)
-    model = BertForSequenceClassification(BertConfig()).eval()
-    inputs = random_text(model, batch=batch, tokens=128)
+@pytest.mark.parametrize("size", ROUNDS)
+def test_compiled_answers_are_those_of_attribute_and_times_are_noted(size, ratios, benchmark):
+    model = test_speed.bert("float32")
+    inputs = random_text(model, batch=size[0], tokens=size[1])
     with compiled(model) as explain:
         run = {"compiled": lambda: explain(inputs), "replayed": lambda: attribute(model, inputs)}
         found, want = (each().relevance for each in run.values())
         torch.testing.assert_close(found, want, rtol=0, atol=1e-4 * want.abs().max().item())
-        options = {"repeats": ROUNDS[batch], "warm_up": calls.AFTER + 2}  # then calls are replayed
+        options = {"repeats": ROUNDS[size], "warm_up": calls.AFTER + 2}  # then calls are replayed
         seconds = benchmark.pedantic(alternate, (run,), options, rounds=1)
     values = [a / b for a, b in zip(seconds["compiled"], seconds["replayed"], strict=True)]
-    ratios.note(f"compiled / replayed AttnLRP, batch {batch}, 128 tokens", values, group=GROUP)
+    name = f"compiled / replayed AttnLRP, {test_speed.setting(model, size)}"
+    ratios.note(name, values, group=GROUP)

@@ -6,19 +6,16 @@ narrow layers, in float32 and bfloat16, and checks the answers.
 
 import copy
 import math
-from contextlib import ExitStack
 from functools import partial
 
 import pytest
 import torch
-from torch.overrides import TorchFunctionMode
 from transformers import BertConfig, BertForSequenceClassification
 
-from lrp_axioms import attribute, compiled
-from lrp_axioms.axioms.composites import BYPASS, GRADIENT_X_INPUT, Composite
+from lrp_axioms import attribute
 from lrp_axioms.benchmarks.experiments.time_by_length import LABELS, METHODS
 from lrp_axioms.benchmarks.research.speed.usage import peak_memory
-from lrp_axioms.benchmarks.running.timing import alternate, plain_gradient, random_text
+from lrp_axioms.benchmarks.running.timing import alternate, random_text
 from lrp_axioms.numeric.methods import amplification
 from lrp_axioms.numeric.replay import calls
 
@@ -118,83 +115,19 @@ def rounding(model, *, loss=8):
 @pytest.mark.parametrize("size", SIZES, ids="{0[0]}x{0[1]}".format)
 def test_lrp_takes_about_the_time_of_a_gradient(model, size, timed, ratios):
     inputs = text(model, size, timed)
-    functions = {name: partial(METHODS[name], model, inputs) for name in LRP}
-    for name, values in over_gradient(functions, model, inputs, size, timed).items():
-        aim = goal(name, size[1])
-        ratios.note(label(model, name, size), values, group="time of LRP", goal=aim)
+    for name, values in over_gradient(model, inputs, size, timed).items():
+        where = label(model, name, size)
+        ratios.note(where, values, group="time of LRP", goal=goal(name, size[1]))
 
 
-@pytest.mark.filterwarnings("ignore")  # of the compiler
-def test_compiled_lrp_is_timed_too(model, timed, ratios):
-    size = SIZES[0]
-    inputs = text(model, size, timed)
-    options = {} if timed else {"backend": "eager"}
-    functions = {}
-    with ExitStack() as blocks:
-        blocks.callback(torch._dynamo.reset)
-        for name in LRP:
-            explain = blocks.enter_context(compiled(model, name, **options))
-            functions[name] = lambda explain=explain: explain(inputs).relevance
-        for name, values in over_gradient(functions, model, inputs, size, timed).items():
-            where = f"{label(model, name, size)}, compiled"
-            ratios.note(where, values, group="time of LRP", goal=goal(name, size[1]))
-
-
-def test_the_gradient_without_queries_and_keys_is_timed_beside_cp_lrp(model, timed, ratios):
-    """Times a gradient that is cut off from queries and keys, as in CP-LRP."""
-    size = SIZES[0]
-    inputs = text(model, size, timed)
-    cut = copy.deepcopy(model)
-    for layer in cut.bert.encoder.layer:
-        for module in (layer.attention.self.query, layer.attention.self.key):
-            module.register_forward_hook(lambda _m, _i, output: output.detach())
-    run = {"cut": cut, "gradient": model}
-    run = {name: partial(plain_gradient, of, inputs) for name, of in run.items()}
-    bypassed = Composite("gradient beside the softmax", GRADIENT_X_INPUT.rules | BYPASS)
-    want = attribute(model, inputs, bypassed, share="word").relevance
-    assert (run["cut"]() - want).norm() <= rounding(model) * want.norm()
-    seconds = alternate(run, repeats=rounds(*size) if timed else 1)
-    values = [a / b for a, b in zip(seconds["cut"], seconds["gradient"], strict=True)]
-    ratios.note(f"gradient without Q and K, {setting(model, size)}", values, group="time of LRP")
-
-
-class Nothing(TorchFunctionMode):
-    """PyTorch's own price of passing every function through Python."""
-
-    def __torch_function__(self, func, types, args=(), kwargs=None):
-        return func(*args, **(kwargs or {}))
-
-
-def test_looking_at_every_function_has_a_price_of_its_own(model, timed, ratios):
-    """Gradient x input while each of its torch functions passes through Python, and no rule acts.
-
-    It is the least that rules on torch functions cost.
-    """
-    size = SIZES[0]
-    inputs = text(model, size, timed)
-
-    def looked_at():
-        with Nothing():
-            return plain_gradient(model, inputs)
-
-    want = attribute(model, inputs, "gradient-x-input").relevance
-    assert (looked_at() - want).norm() <= rounding(model) * want.norm()
-    run = {"looked at": looked_at, "gradient": partial(plain_gradient, model, inputs)}
-    seconds = alternate(run, repeats=rounds(*size) if timed else 1)
-    values = [a / b for a, b in zip(seconds["looked at"], seconds["gradient"], strict=True)]
-    name = f"gradient under an empty function mode, {setting(model, size)}"
-    ratios.note(name, values, group="time of LRP")
-
-
-def over_gradient(functions, model, inputs, size, timed) -> dict[str, list[float]]:
-    """Divides seconds of each by the gradient's, round by round, once the answers are right."""
+def over_gradient(model, inputs, size, timed) -> dict[str, list[float]]:
+    """Divides each method's seconds by the gradient's, once the answers are right."""
     answers = {}
 
-    def run(name, function):
-        answers[name] = function()
+    def run(name):
+        answers[name] = METHODS[name](model, inputs)
 
-    functions = {"gradient": partial(plain_gradient, model, inputs)} | functions
-    runs = {name: partial(run, name, function) for name, function in functions.items()}
+    runs = {name: partial(run, name) for name in ("gradient", *LRP)}
     replayed = timed and inputs["input_ids"].numel() <= calls.LARGEST
     ready = calls.AFTER + 2 if replayed else 1  # from then on calls are replayed
     seconds = alternate(runs, repeats=rounds(*size) if timed else 1, warm_up=ready)
