@@ -18,6 +18,7 @@ from lrp_axioms.benchmarks.commands.options import (
 from lrp_axioms.benchmarks.commands.output import answer
 from lrp_axioms.benchmarks.running.blocks import read_ahead
 from lrp_axioms.benchmarks.sources import streams
+from lrp_axioms.benchmarks.sources.files import path_of
 from lrp_axioms.numeric.methods.catalogue import METHODS
 
 
@@ -74,7 +75,8 @@ def attribute(
             device = "cpu" if place.device else device or "cpu"  # here, the first text is tried
             classifier = models.load(model, device=device, dtype=dtype)
     with mendable(f"--output {output}"):
-        about = {"methods": chosen, "name": Path(file).name, "output": output}
+        name = Path(path_of(file)).name or file.partition("?")[0]
+        about = {"methods": chosen, "name": name, "output": output}
         found = explained.explain_texts(classifier, texts, **about, engine=place, track=track)
     wrote, full = found.parts(), found.tally(explained.CUT)
     columns, limit = found.columns(), explained.text.limit(classifier.model)

@@ -7,7 +7,7 @@ import typer
 from rich.text import Text
 
 from lrp_axioms.axioms.check import check as checked
-from lrp_axioms.benchmarks.commands.console import mendable, problems
+from lrp_axioms.benchmarks.commands.console import complain, mendable
 from lrp_axioms.benchmarks.commands.output import answer, present
 
 
@@ -26,6 +26,6 @@ def check(
         errors, summary = checked(folder)
     answer(errors=errors, summary=summary)
     for error in errors:
-        problems.print(error, markup=False, highlight=False, soft_wrap=True)
+        complain(error)
     present([Text(summary)])
     raise typer.Exit(code=bool(errors))

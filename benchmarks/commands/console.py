@@ -124,6 +124,12 @@ def check_files(*, read: Mapping[str, Path | None] | None = None, **files: Path 
             raise ValueError(f"--png {path}: pictures are written as PNG alone; pass NAME.png")
 
 
+def check_folder(output: Path) -> None:
+    """Raises ValueError for a file in place of a folder of results."""
+    if output.is_file():
+        raise ValueError(f"--output {output} is a file; pass a folder")
+
+
 def check_names(option: str, given: Iterable[str], known: Iterable[str]) -> None:
     """Raises ValueError that lists all ``given`` names that are not ``known``."""
     if unknown := [name for name in given if name not in known]:
@@ -151,7 +157,10 @@ def mendable(place: str = "", *, catch=(ValueError, OSError, UnassignedOperation
     """
     try:
         yield
-    except MemoryError as error:
+    except (MemoryError, RuntimeError) as error:
+        # Compares names, because importing torch takes seconds.
+        if isinstance(error, RuntimeError) and type(error).__name__ != "OutOfMemoryError":
+            raise
         tell("the memory is full; close other programs and run again, or pass shorter texts")
         raise typer.Exit(code=2) from error
     except catch as error:
@@ -208,6 +217,12 @@ def tell(message: str) -> None:
         problems.out(json.dumps(found), highlight=False)
         return
     problems.print(f"[bold red]error:[/] {escape(message)}", soft_wrap=True, highlight=False)
+
+
+def complain(fault: str) -> None:
+    """Prints a fault to stderr, even with --quiet; with --json the answer holds it."""
+    problems.quiet = invocation.json
+    problems.print(fault, markup=False, highlight=False, soft_wrap=True)
 
 
 def bars() -> Progress:

@@ -5,7 +5,13 @@ from typing import Annotated
 
 import typer
 
-from lrp_axioms.benchmarks.commands.console import check_names, loading, mendable, track
+from lrp_axioms.benchmarks.commands.console import (
+    check_folder,
+    check_names,
+    loading,
+    mendable,
+    track,
+)
 from lrp_axioms.benchmarks.commands.options import DTYPES, Dtype, Model
 from lrp_axioms.benchmarks.commands.output import answer, of_result, present
 
@@ -35,6 +41,7 @@ def evaluate(
     """Rank methods by how faithful their maps are to a model, with paired intervals."""
     with mendable():
         check_names("--dtype", [dtype], DTYPES)
+        check_folder(output)
         with loading("the model"):
             from lrp_axioms.benchmarks.experiments import faithfulness
             from lrp_axioms.benchmarks.sources import models

@@ -1,5 +1,6 @@
 """``lrp-axioms explain``: the tokens of texts, coloured by their relevance for one logit."""
 
+import os
 import re
 import sys
 from collections.abc import Sequence
@@ -210,7 +211,7 @@ def model_and_texts(words: list[str], default: str) -> tuple[str, list[str]]:
     """
     model, *texts = words
     if not texts:
-        if model in MODELS or (model and Path(model).is_dir()):
+        if model in MODELS or os.path.isdir(model):
             raise ValueError(f"{model!r} is a model; pass a text after it")
         note(f"no model is given: {default} is used")
         model, texts = default, words
@@ -242,7 +243,7 @@ def model_and_texts(words: list[str], default: str) -> tuple[str, list[str]]:
 
 def is_text(model: str) -> bool:
     """Whether an argument in the model's place can only be a text."""
-    return bool(re.search(r"\s", model)) and not Path(model).exists()
+    return bool(re.search(r"\s", model)) and not os.path.exists(model)  # Path raises for long texts
 
 
 def pair(texts: Sequence[str]) -> tuple[str, str]:

@@ -10,11 +10,11 @@ from rich.text import Text
 from lrp_axioms.axioms.extras import need
 from lrp_axioms.benchmarks.commands.console import (
     bars,
+    complain,
     console,
     each_with_bars,
     invocation,
     mendable,
-    problems,
     track,
 )
 from lrp_axioms.benchmarks.commands.output import answer, first_lines, of_result, present
@@ -63,7 +63,7 @@ def prove(
     present(*of_result(result, whole=True), wrote=[certificates])
     failed = [row for row in result.rows if row["verdict"] == "not established"]
     for row in failed:
-        problems.print(f"{row['test']}\n{row['error']}", markup=False)
+        complain(f"{row['test']}\n{row['error']}")
     raise typer.Exit(code=bool(failed))
 
 

@@ -11,6 +11,7 @@ from lrp_axioms.axioms.extras import need
 from lrp_axioms.benchmarks import names
 from lrp_axioms.benchmarks.commands.console import (
     bars,
+    check_folder,
     console,
     each_with_bars,
     invocation,
@@ -96,8 +97,7 @@ def reproduce(
 
         place = cluster.engine(engine, address=address, device=device)
         device = "cpu" if place.device else device or "cpu"  # here, the first text is tried
-        if output.is_file():
-            raise ValueError(f"--output {output} is a file; pass a folder")
+        check_folder(output)
         wanted = experiments.choose_tables(tables)
         if curves and "figure2" not in wanted:
             raise ValueError("--curves would be ignored; it is about figure2, so ask for that too")

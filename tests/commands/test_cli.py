@@ -11,6 +11,7 @@ from importlib.metadata import version
 from pathlib import Path
 
 import pytest
+import torch
 
 from axioms.extras import MissingLibrary, need
 from benchmarks import cli
@@ -175,6 +176,31 @@ def test_a_mistake_of_the_program_keeps_its_traceback(monkeypatch, error):
         cli.main()
 
 
+def test_a_long_text_without_a_model_is_a_text(run):
+    text = "a fine film " * 30
+    code, out, _ = run("explain", text.strip(), "--json")
+    assert code == 0
+    assert json.loads(out)["model"] == "embedded"
+    code, _, err = run("explain", text, "dull")
+    assert code == 2
+    assert "is no model, and several texts need one before them" in " ".join(err.split())
+
+
+class OfALibrary(MemoryError):
+    """As numpy and pyarrow raise their own."""
+
+
+@pytest.mark.parametrize("error", [torch.OutOfMemoryError("CUDA out of memory."), OfALibrary()])
+def test_full_memory_is_told_as_such(run, monkeypatch, error):
+    def full(*_, **__):
+        raise error
+
+    monkeypatch.setattr(models, "load", full)
+    code, _, err = run(*SENTENCE)
+    assert code == 2
+    assert "error: the memory is full" in " ".join(err.split())
+
+
 # prove
 
 
@@ -189,6 +215,9 @@ def test_prove_prints_statements_and_fails_when_one_is_not_established(run, smal
     code, out, err = run("prove")
     assert code == 1
     assert "not established" in out
+    assert "assert 2 == 3" in err
+    code, out, err = run("prove", "--quiet")
+    assert (code, out) == (1, "")
     assert "assert 2 == 3" in err
     code, out, _ = run("prove", "--json")
     assert code == 1

@@ -72,6 +72,17 @@ def test_a_command_fits_a_screen_is_silent_and_prints_the_object_of_the_page(run
     assert set(found) == {"command", "version", "notes", *keys}
 
 
+@pytest.mark.parametrize("option", ["--quiet", "--json"])
+def test_an_error_in_a_certificate_is_told_even_if_nothing_else_is(run, tmp_path, small, option):
+    folder = tmp_path / "certificates"
+    assert run("prove", "--certificates", folder)[0] == 0
+    next(x for x in folder.glob("*.json") if x.name != "index.json").unlink()
+    code, out, err = run("check", folder, option)
+    told, silent = (err, out) if option == "--quiet" else (out, err)
+    assert (code, silent) == (1, "")
+    assert "index.json: ValueError: it does not list every file once" in told
+
+
 def test_everything_is_printed_when_it_is_asked_for(run):
     short, full = (run("audit", "embedded", "a fine film", *x)[1] for x in ((), ("--full",)))
     assert "--full prints everything" in short

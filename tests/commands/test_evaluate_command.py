@@ -116,6 +116,13 @@ def test_the_command_reads_what_attribute_wrote_and_ranks_it(tmp_path):
     assert (ended.exit_code, "is not complete; run the command again" in ended.output) == (2, True)
 
 
+def test_a_folder_that_cannot_be_is_told_before_anything_is_measured(lines, tmp_path, monkeypatch):
+    monkeypatch.setattr(faithfulness, "read", lambda *_, **__: pytest.fail("read"))
+    (tmp_path / "taken").write_text("")
+    ended = run(in_file(tmp_path, lines), "--output", tmp_path / "taken")
+    assert (ended.exit_code, "taken is a file; pass a folder" in ended.output) == (2, True)
+
+
 def test_the_table_is_printed_before_sentences_and_equal_maps_are_called_equal(tmp_path):
     zeros = [[0.0, n, 1.0, 2.0, 0.0] for n in (0.5, 3.0)]
     columns = {"text": ["a fine film", "a dull film"] * 6, "relevance": zeros * 6}
