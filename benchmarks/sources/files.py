@@ -107,11 +107,16 @@ def is_url(place: Path | str) -> bool:
     return "://" in str(place)
 
 
+def path_of(place: Path | str) -> str:
+    """Returns ``place``, or the path of a web address, whose query may hold a secret."""
+    is_web = str(place).lower().startswith(("http://", "https://"))
+    return urlsplit(str(place)).path if is_web else str(place)
+
+
 def _path(place):
     """Returns a path in lower case; of a web address, its path if that names a kind of file."""
-    whole = str(place).lower()
-    path = urlsplit(whole).path if whole.startswith(("http://", "https://")) else whole
-    return path if Path(path.removesuffix(".gz")).suffix in READERS else whole
+    path = path_of(place).lower()
+    return path if Path(path.removesuffix(".gz")).suffix in READERS else str(place).lower()
 
 
 @contextmanager

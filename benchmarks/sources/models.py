@@ -72,8 +72,7 @@ class Classifier:
     def said(self, target: int | list[int], tokens: Sequence[str]) -> str:
         """Describes a target, or two that are compared; an answer is a part of ``tokens``."""
         if self.explains == "answer" and isinstance(target, list):
-            first, last = target
-            return " ".join(tokens[first : last + 1])
+            return " ".join(tokens[target[0] : target[1] + 1])
         return rather(self.label, target)
 
 
@@ -164,8 +163,8 @@ def check_device(device: str) -> None:
 def takes_images(name: str) -> bool:
     """Whether the model ``name`` says that it classifies images; raises as ``load``."""
     with _loading(name) as source:
-        classes = PreTrainedConfig.get_config_dict(source)[0].get("architectures") or ()
-        return any("ForImageClassification" in cls for cls in classes)
+        config, _ = PreTrainedConfig.get_config_dict(source, revision=PINS["models"].get(name))
+        return any("ForImageClassification" in cls for cls in config.get("architectures") or ())
 
 
 def load_for_images(name: str, *, attention: str | None = None) -> ImageClassifier:
@@ -243,7 +242,8 @@ def _loading(name):
 def vocabulary(name: str) -> list[str]:
     """Returns the tokens of a model's tokenizer, by id; raises as ``load``."""
     with _loading(name) as source:
-        known = AutoTokenizer.from_pretrained(source, trust_remote_code=False).get_vocab()
+        given = {"revision": PINS["models"].get(name), "trust_remote_code": False}
+        known = AutoTokenizer.from_pretrained(source, **given).get_vocab()
     return sorted(known, key=known.get)
 
 

@@ -65,6 +65,9 @@ def rows(
                 found = found[split or SPLIT]
             elif split not in (None, str(found.split or split)):  # a split may have no name
                 raise ValueError(f"it has the split {found.split} alone, and no {split}")
+        if found.column_names:  # some streams do not say them
+            places(found.column_names, columns)
+            found = found.select_columns(list(columns))  # others, such as sound, are not decoded
         for batch in found.iter(BATCH):
             places(list(batch), columns)
             yield from zip(*(batch[key] for key in columns), strict=True)

@@ -138,6 +138,10 @@ def test_model_and_tokenizer_of_a_known_id_are_asked_for_at_its_pinned_revision(
     assert models.load(name, **given).name == name
     source = str(models.EMBEDDED.get(name, name))
     assert asked == [(kind, source, revision) for kind in ("config", "model", "tokenizer")]
+    if not given:
+        models.takes_images(name)
+        models.vocabulary(name)
+        assert asked[3:] == [(kind, source, revision) for kind in ("config", "tokenizer")]
 
 
 def test_offline_a_cached_hub_id_loads_and_others_name_what_works_without_network(

@@ -3,6 +3,7 @@
 import gzip
 import io
 from itertools import islice
+from pathlib import Path
 from types import SimpleNamespace
 
 import datasets
@@ -13,7 +14,7 @@ import pytest
 
 from benchmarks.errors import UnavailableError
 from benchmarks.running import blocks
-from benchmarks.sources import faults, streams
+from benchmarks.sources import faults, files, streams
 
 TEXTS = [f"{n} films" for n in range(30)]
 
@@ -73,6 +74,25 @@ def test_a_query_hides_no_suffix(monkeypatch):
     monkeypatch.setattr(fsspec, "open", opened)
     for name in served:
         assert list(streams.texts(f"https://host/{name}")) == TEXTS
+
+
+def test_the_name_of_a_web_address_has_no_query():
+    for place, name in {
+        "https://host/a/b.csv?signature=secret": "b.csv",
+        "HTTP://host/b.csv?x=/y": "b.csv",
+        "folder/b?.csv": "b?.csv",
+        "hub:user/name": "name",
+    }.items():
+        assert Path(files.path_of(place)).name == name
+
+
+def test_columns_beside_the_texts_are_not_decoded(tmp_path):
+    """Sound needs a library of its own to be decoded, which is not here, or a file that is."""
+    sounds = [{"path": f"{n}.wav", "bytes": b"no sound"} for n in range(30)]
+    one = datasets.Dataset.from_dict({"text": TEXTS, "sound": sounds})
+    one = one.cast_column("sound", datasets.Audio())
+    one.save_to_disk(tmp_path / "one")
+    assert list(streams.texts(str(tmp_path / "one"))) == TEXTS
 
 
 def test_a_file_is_read_as_far_as_its_texts_are_asked_for(tmp_path):
