@@ -66,8 +66,7 @@ class Patched:
 
 def _held_is_closer(length: np.ndarray, cosine: np.ndarray) -> np.ndarray:
     u = 1 + abs(length - 1)
-    closer: np.ndarray = (1 - u * cosine) * (1 - (2 - u) * cosine) > 0
-    return closer
+    return np.asarray((1 - u * cosine) * (1 - (2 - u) * cosine) > 0)
 
 
 def places(model: nn.Module) -> dict[str, list[str]]:
@@ -136,12 +135,12 @@ def patching(
             for place, of_place in paths.items()
         }
 
+    predict: Callable[[dict[str, Tensor]], ByPlace] = lambda c: by_place(
+        lambda path: (c[path].double() * change[path]).sum(dim=1)
+    )
     return Patched(
         effect=by_place(lambda path: found[path][0]),
-        predicted={
-            name: by_place(lambda path, c=c: (c[path] * change[path]).sum(dim=1))  # type: ignore[misc]
-            for name, c in slopes.items()
-        },
+        predicted={name: predict(c) for name, c in slopes.items()},
         keep={place: x.astype(bool) for place, x in by_place(keep.__getitem__).items()},
         length=by_place(lambda path: found[path][1]),
         cosine=by_place(lambda path: found[path][2]),
@@ -238,7 +237,8 @@ class _Text:
         by = out.value - change
         tokens = keep.nonzero()[:, 0]
         copies = torch.arange(len(tokens), device=by.device)
-        effect, length, cosine = by.new_zeros(len(by)), *by.new_full((2, len(by)), torch.nan)
+        effect = self.number.new_zeros(len(by))  # wider than a half-precision model
+        length, cosine = by.new_full((2, len(by)), torch.nan)
         if not len(tokens):
             return effect, length, cosine
         model, met = twin(self.model), list[Tensor]()

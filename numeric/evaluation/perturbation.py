@@ -50,12 +50,12 @@ def perturbation_curves(
     """Returns the target logit while chunks of tokens are masked in order of relevance.
 
     relevances: maps of (example, token)   target: (example,)   -> by map, by order in ``ORDERS``
-    A chunk is ``chunk`` neighbouring tokens and has the sum of their relevance (Appendix B.1.2:
-    16 for IMDB).  All tokens take part, [CLS] and [SEP] too; the curve ends when one chunk is
-    left, because attention over no token at all is not defined.  Ties keep the order of the text.
-    Equal copies in several curves run once; copies of all texts, maps, orders and steps run
-    together, as memory (``masking``) allows.
-    Raises ValueError for no map, and a map that does not fit.
+    A chunk is ``chunk`` neighbouring tokens, padding left out, and has the sum of their relevance
+    (Appendix B.1.2: 16 for IMDB).  All tokens take part, [CLS] and [SEP] too; the curve ends when
+    one chunk is left, because attention over no token at all is not defined.  Ties keep the order
+    of the text.  Equal copies in several curves run once; copies of all texts, maps, orders and
+    steps run together, as memory (``masking``) allows.
+    Raises ValueError for no map, a map that does not fit, and a logit that is not finite.
     """
 
     def run(example: Tensor, keep: Tensor) -> Tensor:
@@ -82,7 +82,8 @@ def curves(
     if not isinstance(chunk, int) or chunk < 1:
         raise ValueError(f"chunk={chunk!r}: pass a whole number of tokens, at least 1")
     chunk = min(chunk, present.shape[1])  # a longer chunk only adds zeros
-    occupied = _cut_chunks(present, chunk).any(dim=2)
+    front = (~present).byte().argsort(dim=1, stable=True)  # a chunk is of the text, not of padding
+    occupied = _cut_chunks(present.gather(1, front), chunk).any(dim=2)
     count = occupied.sum(dim=1, keepdim=True)
     steps = torch.arange(int(count.max()), device=present.device)
     example, step = (steps < count).nonzero(as_tuple=True)
@@ -93,12 +94,17 @@ def curves(
                 f"relevance of shape {tuple(relevance.shape)} for a batch of "
                 f"{tuple(present.shape)}: pass one finite value per token"
             )
-        grouped = _cut_chunks(relevance.where(present, 0), chunk).sum(dim=2)
+        grouped = _cut_chunks(relevance.where(present, 0).gather(1, front), chunk).sum(dim=2)
         step_of = _removal_step(grouped, occupied, falling=falling)
-        step_of = step_of.repeat_interleave(chunk, dim=1)[:, : present.shape[1]]  # by token
+        step_of = step_of.repeat_interleave(chunk, dim=1).gather(1, front.argsort(dim=1))
         keeps.append(present[example] & (step_of[example] > step[:, None]))
     first, copy = _find_distinct(example.repeat(len(keeps)), torch.cat(keeps))
     values = run(example.repeat(len(keeps))[first], torch.cat(keeps)[first])
+    if not values.isfinite().all():
+        raise ValueError(
+            "without some tokens the model has no finite logit; check its weights, or load it in "
+            "float32"
+        )
     logits = values.new_full((len(keeps), len(present), len(steps)), torch.nan)
     logits[:, example, step] = values[copy].unflatten(0, (len(keeps), -1))
     found = map(Curve, logits)

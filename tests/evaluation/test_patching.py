@@ -242,6 +242,21 @@ def test_blocks_around_the_call_change_nothing(around):
             assert np.array_equal(found.predicted[name][place], want.predicted[name][place])
 
 
+@pytest.mark.parametrize("dtype", [torch.float16, torch.bfloat16])
+def test_half_precision_is_patched_near_float32(dtype):
+    model, clean, other = pair("bert")
+    want = patching(model.float(), clean, other, METHODS, target=TARGET)
+    found = patching(model.to(dtype), clean, other, METHODS, target=TARGET)
+    with torch.no_grad():  # numbers are differences of such logits, of about 30 operations each
+        size = model.float()(**clean).logits.abs().max().item()
+    rounded = 60 * torch.finfo(dtype).eps / 2 * size
+    near = lambda got, right: np.abs(got - right).max() < rounded
+    for place in PLACES:
+        assert near(found.effect[place], want.effect[place])
+        for name in METHODS:
+            assert near(found.predicted[name][place], want.predicted[name][place])
+
+
 def test_what_cannot_be_patched_is_refused_by_name():
     model, clean, _ = pair("bert")
     padded = cases.family_inputs("bert")

@@ -17,10 +17,8 @@ def loop(model, batch, relevance, target, *, order, chunk):
     """The curve of every example, one forward pass per step, as lists of unequal length."""
     curves = []
     for row, mask in enumerate(batch["attention_mask"]):
-        places = np.arange(len(mask))
-        chunks = [places[n : n + chunk] for n in range(0, len(mask), chunk)]
-        chunks = [c[mask[c].numpy() == 1] for c in chunks]
-        chunks = [c for c in chunks if len(c)]
+        places = np.flatnonzero(mask)
+        chunks = [places[n : n + chunk] for n in range(0, len(places), chunk)]
         total = [relevance[row, c].sum().item() for c in chunks]
         turn = -1 if order == "morf" else 1
         chunks = [chunks[n] for n in sorted(range(len(chunks)), key=lambda n: turn * total[n])]
@@ -58,14 +56,37 @@ def setting(tiny, batch):
     return tiny, prepare(tiny, batch), a.relevance, a.target
 
 
+@pytest.mark.parametrize("start", [1, 2])  # within two chunks of columns, or a whole one
 @pytest.mark.parametrize("order", ORDERS)
-def test_a_curve_around_a_hole_is_the_loop(tiny, batch, order):
-    batch["attention_mask"][0, 2:4] = 0  # a chunk of two without any token
+def test_a_curve_around_a_hole_is_the_loop(tiny, batch, order, start):
+    batch["attention_mask"][0, start : start + 2] = 0
     model, prepared, relevance, target = setting(tiny, batch)
     for chunk in (1, 2):
         want = loop(model, batch, relevance, target, order=order, chunk=chunk)
         options = {"order": order, "chunk": chunk}
         check(perturbation_curve(model, prepared, relevance, target, **options), want)
+
+
+@pytest.mark.parametrize("chunk", [2, 3])
+def test_chunks_are_of_the_text_and_not_of_its_padding(chunk):
+    relevance = torch.tensor([0.5, -1.0, 2.0, 0.25, -3.0, 1.5, 0.75])
+    weights = 2.0 ** torch.arange(7)  # tells all sets of tokens apart
+    found = []
+    for ends in ((0, 0), (4, 0), (0, 4)):
+        padded = [torch.nn.functional.pad(x, ends)[None] for x in (relevance, weights)]
+        run = lambda _, kept, by=padded[1][0]: kept.float() @ by
+        (both,) = perturbation.curves(padded[1] > 0, padded[:1], run, chunk=chunk)
+        found.append(torch.stack([curve.logits for curve in both]))
+    assert torch.equal(found[1], found[0])
+    assert torch.equal(found[2], found[0])
+
+
+def test_a_logit_that_is_not_finite_ends_no_curve_silently(batch):
+    present = batch["attention_mask"].bool()
+    relevance = torch.rand(present.shape, generator=torch.Generator().manual_seed(0))
+    few = lambda _, keep: torch.where(keep.sum(dim=1) == 2, torch.nan, 1.0)
+    with pytest.raises(ValueError, match="without some tokens the model has no finite logit"):
+        perturbation.curves(present, [relevance], few)
 
 
 def test_the_other_order_is_rejected(tiny, batch):
