@@ -3,7 +3,6 @@
 Only maps are stored; every statistic is computed from them afterwards (``maps``).
 """
 
-import copy
 import time
 from collections.abc import Callable, Iterable, Sequence
 from contextlib import nullcontext
@@ -32,6 +31,7 @@ from lrp_axioms.benchmarks.sources.tokens import Read
 from lrp_axioms.numeric.evaluation.perturbation import ORDERS, perturbation_curves
 from lrp_axioms.numeric.layer_mixes import sweep
 from lrp_axioms.numeric.methods import amplification
+from lrp_axioms.numeric.methods.loo import in_dtype
 from lrp_axioms.numeric.methods.padding import is_as_alone
 from lrp_axioms.numeric.models.facts import facts_of
 from lrp_axioms.numeric.models.inputs import prepare
@@ -63,7 +63,7 @@ def check(classifier: Classifier, data: Texts, needed: Sequence[Row] = ()) -> di
     one_pass = min(timed({"forward": forward}, repeats=3)["forward"])
     passes = {}
     for row in needed:
-        measured_in = _in_dtype(classifier, getattr(torch, row.dtype))
+        measured_in = _in_dtype(classifier, row.dtype)
         trial = partial(measure_of(row), replace(row, curves=False), measured_in, start, [0])
         try:
             passes[row.name] = timed({"row": trial}, repeats=1)["row"][0] / one_pass
@@ -111,7 +111,7 @@ def placed(classifier: Classifier, row: Row, engine: Engine) -> Classifier:
             f"the model is on {here}, from where workers elsewhere cannot get it; load it with "
             f"device='cpu', and each worker moves it to {engine.device}"
         )
-    return _in_dtype(classifier, getattr(torch, row.dtype))
+    return _in_dtype(classifier, row.dtype)
 
 
 def _in_blocks(classifier, data):
@@ -224,9 +224,9 @@ def measure_of(row: Row) -> Callable[..., dict[str, list]]:
 
 
 def _in_dtype(classifier, dtype):
-    if classifier.model.dtype == dtype:
+    if classifier.model.dtype == getattr(torch, dtype):
         return classifier
-    return replace(classifier, model=copy.deepcopy(classifier.model).to(dtype))
+    return replace(classifier, model=in_dtype(classifier.model, dtype))
 
 
 def _explain(classifier: Classifier, inputs, target, variant: Variant) -> Attribution:

@@ -37,7 +37,8 @@ def without_patches(
     examples, patches = len(whole), int(number.max()) + 1
     if batch.mixed and examples > 1:
         _check_alone(model, batch, readout, logits)
-    pairs = torch.cartesian_prod(torch.arange(examples), torch.arange(patches)).to(whole.device)
+    counts = (torch.arange(n, device=whole.device) for n in (examples, patches))
+    pairs = torch.cartesian_prod(*counts)
     if type(batch_size) is not int or batch_size < 1:
         raise ValueError(f"batch_size={batch_size!r}: pass a whole number of copies, at least 1")
     less = []

@@ -25,7 +25,7 @@ def of_images(
     count, ends = len(logit), [entry.embedding for entry in entries]
     found = by_patch(entries, [part * c for part, c in zip(parts, cs, strict=True)], count)
     if count > 1:
-        weight = torch.linspace(1, 2, count).to(logit)
+        weight = torch.linspace(1, 2, count, device="cpu").to(logit)
         other = torch.autograd.grad(
             (logit * weight).sum(), ends, materialize_grads=True, retain_graph=True
         )

@@ -43,8 +43,9 @@ def leave_one_out(
     One forward pass per token, at most ``batch_size`` masked copies at a time and no more than
     ``memory`` holds: bytes beside the model's, or "auto" (``chunks``).
     ``dtype``, such as "bfloat16", is the dtype of a copy of the model that runs the copies; class
-    and logit stay the model's own.  ``details``: ``logit_in_dtype`` (batch,), in logits, which the
-    losses then start from; its distance from the logit is the size of the error.
+    and logit stay the model's own, and so do frequencies of rotary positions.  ``details``:
+    ``logit_in_dtype`` (batch,), in logits, which the losses then start from; its distance from the
+    logit is the size of the error.
     ``budget`` limits the passes of a text.  A longer text then loses groups of tokens first
     (``groups``: neighbouring tokens each, or numbers (batch, token), such as numbers of sentences;
     without it, about as many groups as tokens in each), and then, with all passes that are left,
@@ -111,6 +112,21 @@ class Losses:
     without: Without
 
 
+def in_dtype(model: PreTrainedModel, dtype: str) -> PreTrainedModel:
+    """Copies a model into a dtype; frequencies of rotary positions stay as in a loaded model."""
+    other = copy.deepcopy(model)
+    kept = [
+        (module, name, x)
+        for module in other.modules()
+        for name, x in module.named_buffers(recurse=False)
+        if name.endswith("inv_freq")
+    ]
+    other.to(getattr(torch, dtype))
+    for module, name, x in kept:
+        setattr(module, name, x)
+    return other
+
+
 def _telling(without: Without, each: Told, size: int) -> Without:
     """Leaves out parts of texts in turn, ``size`` copies at a time, and tells the losses."""
     memory_budget.check_batch_size(size)
@@ -153,7 +169,7 @@ def losses(
         readout = readout.choose(kept.rows)
         logits = [each.of(kept.rows) for each in readout.targets]
         if dtype is not None:
-            model = copy.deepcopy(model).to(getattr(torch, dtype))
+            model = in_dtype(model, dtype)
             kept = whole(model, batch, readout)
     starts = torch.stack([each.of(kept.rows) for each in readout.targets]).to(logits[0].dtype)
 

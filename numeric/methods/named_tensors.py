@@ -96,7 +96,7 @@ def _relevance(found: Tensor, leaves: Mapping[str, Tensor]) -> Iterator[Tensor]:
     if not found.requires_grad:
         raise ValueError(unreached(*leaves))
     chance = torch.Generator().manual_seed(0)
-    other = 1 + torch.rand(len(found), generator=chance).to(found)
+    other = 1 + torch.rand(len(found), device="cpu", generator=chance).to(found)
     passes = [
         torch.autograd.grad(
             (found * weight).sum(), [*leaves.values()], allow_unused=True, retain_graph=True

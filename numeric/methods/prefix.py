@@ -47,13 +47,13 @@ def shorten(
     if known and not kept.behind:
         kept.behind.append(of_text(model, batch, readout))
     cache = kept.behind[0] if known else None
-    if cache is None:
-        return None
-    if blind.any():
+    if blind.any() and (cache is not None or _is_causal(model, batch, readout)):
         raise ValueError(
             "nothing is left to attend to, up to the first row that is read, in examples "
             f"{where[blind].unique().tolist()}: explain later tokens, such as span(2, end)"
         )
+    if cache is None:
+        return None
     plan |= {"first": first, "start": first.minimum(read), "runs": runs, "end": read + 1}
     return cache
 
@@ -104,6 +104,12 @@ def run(
         inputs["token_type_ids"] = batch.token_type_ids[where, start:end]
     rows = rows[rows >= start]
     return Rows(heads.run(model, inputs, rows - start, of=heads.NEXT), rows)
+
+
+def _is_causal(model: PreTrainedModel, batch: Batch, readout: Readout) -> bool:
+    """Decides by the attributes of attention whether tokens attend to earlier tokens alone."""
+    one_text = readout.head == heads.NEXT and batch.decoder_input_ids is None and not batch.mixed
+    return one_text and any(getattr(x, "is_causal", False) for x in model.modules())
 
 
 def _is_chunked(facts: ModelFacts) -> bool:

@@ -11,6 +11,7 @@ from transformers import GPT2Config, GPT2LMHeadModel
 
 from benchmarks.research.speed.usage import peak_memory
 from numeric import attribute
+from numeric.methods.loo import in_dtype
 from numeric.methods.memory_budget import bytes_kept, bytes_of_a_copy, chunks
 from tests.support import cases
 from tests.support.cases import close
@@ -112,6 +113,20 @@ def test_another_precision_is_near_and_leaves_class_and_model(dtype):
     assert error <= 60 * unit * size
     if dtype != "float64":
         assert error > 0.01 * unit * size  # it did run in that precision
+
+
+def test_positions_keep_their_digits_in_another_precision(tmp_path):
+    """A copy in half precision is the model that Transformers loads in it."""
+    model, text = cases.one_text("llama")
+    model.float().save_pretrained(tmp_path)
+    loaded = type(model).from_pretrained(tmp_path, dtype=torch.bfloat16)
+    one = in_dtype(model, "bfloat16")
+    with torch.no_grad():
+        assert torch.equal(one(**text).logits, loaded(**text).logits)
+    kept = dict(one.named_buffers())
+    assert kept
+    for name, x in loaded.named_buffers():
+        assert (kept[name].dtype, torch.equal(kept[name], x)) == (x.dtype, True), name
 
 
 # Kept by a forward pass

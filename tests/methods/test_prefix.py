@@ -183,3 +183,13 @@ def test_a_row_without_anything_to_attend_to_is_refused():
     model, batch = build("llama", CAUSAL), texts("right")
     message = refused(ValueError, model, batch, "loo", target=span(1, 3))
     contains(message, "nothing is left to attend to", "in examples [0, 1, 2]", "span(2, end)")
+
+
+@pytest.mark.parametrize("target", [logit(7, at=0), span(1, 2)], ids=["logit", "span"])
+def test_a_first_row_and_a_hook_are_refused_alike(target):
+    for hooked in (False, True):
+        model, batch = build("llama", CAUSAL), texts("right")
+        if hooked:
+            model.model.layers[0].mlp.register_forward_hook(lambda _module, _args, _out: None)
+        message = refused(ValueError, model, batch, "loo", target=target)
+        contains(message, "nothing is left to attend to")
