@@ -21,7 +21,7 @@ from lrp_axioms.numeric.generation.segments import REST, Place
 from lrp_axioms.numeric.models.batches import SOUND, Batch
 from lrp_axioms.numeric.models.facts import facts_of
 from lrp_axioms.numeric.models.texts import check_order, is_chat, warn_beyond
-from lrp_axioms.numeric.results.result import Attribution
+from lrp_axioms.numeric.results.result import ROLLOUT, Attribution
 from lrp_axioms.numeric.results.words import pieces
 from lrp_axioms.numeric.targets import Target, log_probability, logit
 from lrp_axioms.numeric.targets.readout import Found, Readout
@@ -76,14 +76,17 @@ def explain_generation(
     both texts.  Where it reads a sound, as Whisper does, ``prompt`` is its ``input_features``,
     (1, band, frame), and relevance of the sound is in the residual.
     Warns where the whole text is longer than a model with rotary positions was made for.
-    Raises ValueError for an empty prompt or answer, for models that write no text or whose logits
-    depend on later tokens, for a folder that keeps another call, and the errors of ``attribute``.
+    Raises ValueError for an empty prompt or answer, a contrast of shares of attention, models that
+    write no text or whose logits depend on later tokens, a folder that keeps another call, and the
+    errors of ``attribute``.
     """
     check_order(model, tokenizer)
     if scale not in SCALES:
         raise ValueError(f"scale={scale!r}: pass one of {', '.join(SCALES)}")
     if answer is not None and generation_config is not None:
         raise ValueError("generation_config would be ignored: `answer` is explained; leave one out")
+    if contrast is not None and method == ROLLOUT:
+        raise ValueError(f"method={method!r} has no logits to compare: leave out `contrast`")
     if contrast is not None and (keep is not None or each is not None):
         raise ValueError("a contrast has at most two rows; leave `keep` and `each` out")
     if not model.can_generate():

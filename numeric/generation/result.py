@@ -265,7 +265,7 @@ def heat_map(found: Generation) -> LayerMap:
 def _facts(found: Generation) -> dict[str, Any]:
 
     def rounded(x: Tensor) -> list[float]:
-        return [float(f"{value:.4g}") for value in x.tolist()]
+        return [float(f"{value:.8g}") for value in x.tolist()]
 
     return {
         "tokens": found.tokens,

@@ -10,6 +10,7 @@ from transformers import PreTrainedTokenizerBase
 from lrp_axioms.numeric.results import render
 from lrp_axioms.numeric.results.render import LayerMap
 from lrp_axioms.numeric.results.result import Attribution, section
+from lrp_axioms.numeric.results.spelled import readable
 from lrp_axioms.numeric.spelling import printable
 
 
@@ -67,7 +68,8 @@ class Similarity(Attribution):
 
     def sections(self) -> list[render.Section]:
         """Makes a section of each text; the pairs stand below the second."""
-        a, b = ((*(printable(x) for _, x, _ in self.lines(n) if x), "(absorbed)") for n in (0, 1))
+        names = (readable([x for _, x, _ in self.lines(n) if x is not None]) for n in (0, 1))
+        a, b = ((*map(printable, row), "(absorbed)") for row in names)
         maps = [_Pairs("", b, a, self.table.double().numpy(force=True))] if self.details else []
         why = "a is similar to b", "b is similar to a"
         return [section(self, n, why=why[n], explains="similarity", maps=maps * n) for n in (0, 1)]

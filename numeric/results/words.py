@@ -9,16 +9,23 @@ from transformers import PreTrainedTokenizerBase
 
 UNFINISHED = "\ufffd"
 """A decoder's text for a character with bytes still to come."""
-JOINERS = "\u200c\u200d"  # between letters of one word
+JOINERS = "\u200c\u200d"  # between letters of one word, or pictures of one
+TONES = "\U0001f3fb\U0001f3fc\U0001f3fd\U0001f3fe\U0001f3ff"  # of skin, behind a picture
 BEFORE = 4  # tokens decoded with each, because its text depends on the tokens before it
 
 UNITS = {
-    "word": re.compile(r"\w+(?:['’\-]\w+)*|[^\w\s]"),
+    "word": re.compile(
+        r"[\U0001f1e6-\U0001f1ff]{2}|[\w\x00\x01]+(?:['’\-][\w\x00\x01]+)*"
+        r"|[^\w\s\x00\x01][\x00\x01]*(?:(?<=\x01)[^\w\s\x00\x01][\x00\x01]*)*"
+    ),
     "sentence": re.compile(
         r"(?=\S)(?:[^.!?…。！？\n]|[.!?…](?=\w))+[.!?…。！？]*[\"'”’)\]]*|[.!?…。！？]+"
     ),
 }
-"""Beginnings of units; text between two of them, such as a space, belongs to the next."""
+"""Beginnings of units; text between two of them, such as a space, belongs to the next.
+
+A mark stands as 0 in the text, and a joiner as 1 (``_plain``).
+"""
 
 
 def pieces(tokenizer: PreTrainedTokenizerBase, ids: Sequence[int]) -> list[str]:
@@ -35,6 +42,8 @@ def pieces(tokenizer: PreTrainedTokenizerBase, ids: Sequence[int]) -> list[str]:
     read = 0
     for n in range(len(ids)):
         start = max(0, read - BEFORE)
+        while start and not found[start - 1]:  # one byte less breaks all bytes of a run
+            start -= 1
         text = decode(ids[start : n + 1])
         if text.endswith(UNFINISHED) and n + 1 < len(ids):
             found.append("")
@@ -79,17 +88,19 @@ def named_units(
     return numbers, [word.strip() or repr(word)[1:-1] for word in words]
 
 
-def _letter(character: str) -> str:
-    """Returns a letter for a mark of the letter before, such as a vowel sign; others as they are.
+def _plain(character: str) -> str:
+    """Returns 1 for a joiner, 0 for a mark such as a vowel sign, and others as they are.
 
-    Regular expressions of Python take marks for punctuation.
+    Regular expressions of Python take both for punctuation.
     """
-    is_mark = unicodedata.category(character).startswith("M") or character in JOINERS
-    return "x" if is_mark else character
+    if character in JOINERS:
+        return "\x01"
+    is_mark = unicodedata.category(character).startswith("M") or character in TONES
+    return "\x00" if is_mark else character
 
 
 def _units(text: str, tokens: Sequence[str], unit: re.Pattern[str]) -> list[int]:
-    starts = [found.start() for found in unit.finditer("".join(map(_letter, text)))]
+    starts = [found.start() for found in unit.finditer("".join(map(_plain, text)))]
     begins = accumulate((len(token) for token in tokens), initial=0)
     found = []
     for token, begin in zip(tokens, begins, strict=False):

@@ -4,9 +4,11 @@ from dataclasses import replace
 
 import pytest
 import torch
+from tokenizers import Tokenizer, decoders, models, normalizers
+from transformers import PreTrainedTokenizerFast
 
 from numeric import explain
-from numeric.results.words import units
+from numeric.results.words import pieces, units
 
 TEXTS = ["unbelievably slow, but heartwarming! we didn't mind.", "a fine film"]
 
@@ -48,3 +50,25 @@ def test_what_has_no_words_is_refused(loaded, found):
         found.by("letter", loaded.tokenizer)
     with pytest.raises(ValueError, match="tokens are not known: pass tokenizer=tokenizer"):
         replace(found, tokens=None).by("word", loaded.tokenizer)
+
+
+@pytest.mark.parametrize("text", ["😀\n\nThe ab", "ក្ខគa", "👩‍💻 ab", "é ab", "a\n"])
+def test_bytes_of_characters_beyond_the_vocabulary_spell_the_text(text):
+    """As LLaMA's tokenizer spells them: a run of bytes that is cut in a character is lost whole."""
+    spelled = [f"<0x{n:02X}>" for n in range(256)]
+    known = {x: n for n, x in enumerate([*spelled, *"▁abTheé"])}
+    inner = Tokenizer(models.BPE(known, [], byte_fallback=True))
+    inner.normalizer = normalizers.Replace(" ", "▁")
+    steps = decoders.Replace("▁", " "), decoders.ByteFallback(), decoders.Fuse()
+    inner.decoder = decoders.Sequence([*steps])
+    tokenizer = PreTrainedTokenizerFast(tokenizer_object=inner)
+    ids = tokenizer(text)["input_ids"]
+    found = pieces(tokenizer, ids)
+    assert "".join(found) == text
+    assert [x for x in found if "\ufffd" in x] == []
+
+
+def test_a_picture_of_several_characters_is_one_word():
+    texts = ["I", "❤", "\ufe0f", "NY", " ", "👩", "\u200d", "💻", "🎉", "❤\ufe0f", "🎉"]
+    assert units(texts, "word") == [0, 1, 1, 2, 3, 3, 3, 3, 4, 5, 6]
+    assert units(["👍", "🏽", "🇩", "🇪", "🇫🇷", "!"], "word") == [0, 0, 1, 1, 2, 3]

@@ -128,3 +128,9 @@ def test_the_answer_itself_or_its_beginning_is_no_contrast(contrast, tokenizer):
     says = f"contrast has the ids {contrast}, and the answer [9, 4, 7]: one begins with the whole"
     with pytest.raises(ValueError, match=re.escape(says)):
         explain_generation(model_of("llama"), tokenizer, PROMPT, answer=WRITTEN, contrast=contrast)
+
+
+def test_shares_of_attention_have_no_contrast(tokenizer):
+    given = {"answer": [9, 4], "contrast": [6, 11], "method": "attention-rollout"}
+    with pytest.raises(ValueError, match="method='attention-rollout' has no logits to compare"):
+        explain_generation(model_of("gpt2"), tokenizer, PROMPT, **given)

@@ -1,6 +1,7 @@
 """The similarity of two texts is explained by tokens and pairs of tokens, as BiLRP defines it."""
 
 import re
+from dataclasses import replace
 from itertools import islice
 from pathlib import Path
 from types import SimpleNamespace
@@ -154,6 +155,8 @@ def test_a_result_is_shown_saved_and_added_up_to_words(encoder, words, tmp_path)
     assert f"cosine {found.similarity:+.4f}" in repr(found)
     assert "a: cosine" in found._repr_html_()
     assert found.png().startswith(b"\x89PNG")
+    bytewise = tuple(("Gr", "Ã¶", "ÃŁe", *row[3:]) for row in found.tokens)
+    assert "Ã¶" not in replace(found, tokens=bytewise).html()
     found.save(tmp_path / "found")
     assert torch.equal(Similarity.load(tmp_path / "found").pairs, found.pairs)
     assert type(Attribution.load(tmp_path / "found")) is Attribution
