@@ -27,7 +27,7 @@ from lrp_axioms.numeric.engine.blocks import outside
 from lrp_axioms.numeric.engine.engine import Propagation
 from lrp_axioms.numeric.layer_factors import Factors, groups, projections, without_attention_step
 from lrp_axioms.numeric.methods import amplification
-from lrp_axioms.numeric.methods.lrp import check_share
+from lrp_axioms.numeric.methods.lrp import check_leaves, check_share
 from lrp_axioms.numeric.methods.options import composite_of
 from lrp_axioms.numeric.models import families, patches
 from lrp_axioms.numeric.models.batches import Batch
@@ -155,6 +155,9 @@ def _forward(
         rules.book.asks = True  # every composite needs to know which operations there are
         cuts = [_cut(rules, twin, hooks, *paths) for paths in layers]
         rows = readout.run(twin, batch.arguments(), settle=rules.end)
+    every = [cut for layer in cuts for cut in layer.values() if cut]
+    ends = [rows.logits, *(cut.source for cut in every)]
+    check_leaves(model, rules, ends, [cut.leaf for cut in every])
     begun = [x["input"].source.grad_fn for x in cuts]
     numbers = [x._sequence_nr() for x in begun if x is not None]
     if numbers != sorted(numbers):

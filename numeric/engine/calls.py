@@ -9,10 +9,11 @@ from typing import Any, NamedTuple
 
 import torch
 from torch import Tensor
+from torch._C import _functorch as functorch
 from torch.autograd.function import BackwardCFunction
 from torch.nn import functional
 
-from lrp_axioms.numeric.engine.marks import Args, Function, Kwargs, Tensors, reached
+from lrp_axioms.numeric.engine.marks import Args, Function, Kwargs, Tensors, carries, reached
 from lrp_axioms.numeric.engine.operations import GRADIENT, MOVE, NOTHING, ROLES
 from lrp_axioms.numeric.engine.refusals import UNSEEN
 
@@ -110,6 +111,19 @@ def foreign(backward: type) -> tuple[str, ...]:
         return ()
     own = getattr(backward, "_forward_cls", BackwardCFunction).__module__
     return () if own.startswith("lrp_axioms.") else (backward.__name__, INSTEAD.get(own, ""))
+
+
+def hides_gradient(args: Args, kwargs: Kwargs) -> bool:
+    """Decides whether ``torch.vmap``, inside which a function runs, hides a gradient."""
+    return torch.is_grad_enabled() and any(map(_has_gradient, (*args, *kwargs.values())))
+
+
+def _has_gradient(x: Any) -> bool:
+    if isinstance(x, list | tuple):
+        return any(map(_has_gradient, x))
+    while isinstance(x, Tensor) and functorch.is_functorch_wrapped_tensor(x):
+        x = functorch.get_unwrapped(x)
+    return carries(x)
 
 
 def checkpoints() -> bool:

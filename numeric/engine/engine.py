@@ -12,6 +12,7 @@ from typing import Any, Self
 
 import torch
 from torch import Tensor, nn
+from torch._C._functorch import maybe_current_level
 from torch.autograd.graph import saved_tensors_hooks
 
 from lrp_axioms.axioms import kinds
@@ -27,6 +28,7 @@ from lrp_axioms.numeric.engine.calls import (
     call_of,
     checkpoints,
     foreign,
+    hides_gradient,
     scripts,
 )
 from lrp_axioms.numeric.engine.entries import Entries
@@ -51,7 +53,7 @@ from lrp_axioms.numeric.engine.marks import (
     without_gradient,
 )
 from lrp_axioms.numeric.engine.protocol import Rules
-from lrp_axioms.numeric.engine.refusals import FOREIGN, HELD_PART, PRODUCT_PART, UNSEEN
+from lrp_axioms.numeric.engine.refusals import FOREIGN, HELD_PART, IN_VMAP, PRODUCT_PART, UNSEEN
 from lrp_axioms.numeric.engine.rotary import Turned
 from lrp_axioms.numeric.engine.rulebook import Rulebook
 from lrp_axioms.numeric.engine.settled import replaced, run
@@ -148,9 +150,10 @@ class Propagation(Block):
         if call.role == does.GRADIENT:
             settle, end = self.book.settle, self.end
             return differentiate(func, args, kwargs, settle=settle, end=end, places=self.places)
-        carrying = reached(args)
-        if kwargs:
-            carrying += reached(kwargs.values())
+        if maybe_current_level() is not None and hides_gradient(args, kwargs):
+            self.book.refuse(IN_VMAP, call.name)
+            return func(*args, **kwargs)
+        carrying = reached(args) + reached(kwargs.values()) if kwargs else reached(args)
         if kwargs and carrying:
             args, kwargs = in_order(args, kwargs)
             carrying = reached(args) + reached(kwargs.values())
@@ -275,12 +278,9 @@ class Propagation(Block):
             return self.handlers[call.role](self.book, Use(call, func, args, kwargs, args[:1]))
         if call.role == does.DROPOUT:
             handlers.dropout(self.book, Use(call, func, args, kwargs, []))
-        out = func(*args, **kwargs)
-        if isinstance(out, list | tuple):  # or such as the two results of a maximum
-            return type(out)([without_gradient(x) for x in out])
+        out = without_gradient(func(*args, **kwargs))
         if not isinstance(out, Tensor):
             return out
-        out = without_gradient(out)
         enters = call.role == does.EMBEDDING or (call.role == does.LINEAR and self.entries.pixels)
         if enters and not self.places.in_another_run():
             return self.entries.begin(call, out, *args, **kwargs)

@@ -11,7 +11,7 @@ from torch import Tensor, nn
 from lrp_axioms.axioms import kinds
 from lrp_axioms.numeric.engine import pixel_maps, rules
 from lrp_axioms.numeric.engine.calls import Call, Use
-from lrp_axioms.numeric.engine.marks import TOKEN_TYPE, exchanged, is_number, mark, marked
+from lrp_axioms.numeric.engine.marks import ADAPTER, TOKEN_TYPE, exchanged, is_number, mark, marked
 from lrp_axioms.numeric.engine.operations import ADD, CAST, DIVIDE, LINEAR, MOVE, MULTIPLY, SUBTRACT
 from lrp_axioms.numeric.engine.protocol import Handler, Rules
 from lrp_axioms.numeric.models.batches import PIXELS, first_map
@@ -157,7 +157,8 @@ class Entries:
         takes = signature(model.forward).parameters if main else ()
         self.pixels = main == PIXELS or PIXELS in takes
         self.words = first_map(model) if "input_ids" in takes or not self.pixels else None
-        self.types = _types(model) if typed else ()
+        known = model.named_modules() if typed else ()
+        self.types = [m for path, m in known if path.endswith("token_type_embeddings")]
         self.first: Tensor | None = None  # weights of the first map of pixels
         self.all: list[Entry] = []
         self.rising: dict[int, Rising] = {}
@@ -185,16 +186,17 @@ class Entries:
 
     def begin(self, call: Call, out: Tensor, x: Tensor, *rest: Any, **named: Any) -> Tensor:
         """Makes ``out`` a part of the graph if it looks words up or is the first map of pixels."""
-        weight = rest[0] if rest else named.get("weight")
+        weight: Any = rest[0] if rest else named.get("weight")
         pixels = call.role == LINEAR
         if pixels and self.first is None:
             if not x.is_floating_point() or x.ndim < 3:
                 return out  # weights, which some models standardise
             self.first = weight
-        # Read anew, because offloaded weights are other tensors in every pass.
-        elif weight is not (self.first if pixels else getattr(self.words, "weight", None)):
+        if not (weight is self.first if pixels else self._is_table(weight)):
             typed = any(weight is table.weight for table in self.types)
-            return marked(out, TOKEN_TYPE) if typed else out
+            inside = self.words.parameters() if self.words and self.words._modules else ()
+            adapts = any(weight.data_ptr() == p.data_ptr() for p in inside)
+            return marked(out, TOKEN_TYPE if typed else ADAPTER) if typed or adapts else out
         leaf = out.requires_grad_()
         embedding = leaf.clone()  # code may change it in place
         entry = Entry(None if pixels else x, leaf, embedding, leaf.detach())
@@ -204,6 +206,12 @@ class Entries:
             entry.place = pixel_maps.numbered(leaf, entry.channels)
         self._follow(embedding, entry, entry.word, None, entry.place)
         return embedding
+
+    def _is_table(self, weight: Any) -> bool:
+        """Decides whether ``weight`` is the table of words, which some models compute anew."""
+        table: Any = getattr(self.words, "weight", None)
+        alike = type(table) is Tensor and table.shape == weight.shape
+        return weight is table or (alike and table.equal(weight))
 
     def rise(self, engine: Rules, handler: Handler, use: Use) -> Any:
         """Calls ``handler``; an entry's embedding grows by it, or is complete."""
@@ -239,9 +247,10 @@ class Entries:
                 if token_type is not None:
                     token_type = func(*exchanged(beside, {id(x): token_type}), **kwargs)
             entry.eps = self.eps if engine.rule(kinds.ADD) == kinds.EPSILON else 0.0
-            if mark(constants[0]) == TOKEN_TYPE:
-                alone = exchanged(fixed, {id(x): torch.zeros_like(x)})
-                token_type = func(*alone, **kwargs).detach()
+            if (what := mark(constants[0])) in (TOKEN_TYPE, ADAPTER):
+                alone = func(*exchanged(fixed, {id(x): torch.zeros_like(x)}), **kwargs).detach()
+                word = word + alone if what == ADAPTER else word
+                token_type = alone if what == TOKEN_TYPE else token_type
         elif moves or scales:
             out = handler(engine, use)
             if not isinstance(out, Tensor):
@@ -289,7 +298,3 @@ def _put(word: Tensor, where: Any, value: Any) -> Tensor:
     word = word.clone()
     word[where] = value.detach() if isinstance(value, Tensor) else value
     return word
-
-
-def _types(model: nn.Module) -> list[nn.Module]:
-    return [m for path, m in model.named_modules() if path.endswith("token_type_embeddings")]

@@ -16,7 +16,8 @@ PRODUCT = "product"  # of two activations; its user decides on the rule: scores 
 HELD = "held"  # divisors of norms
 COSINE, SINE = "cosine", "sine"  # of positions; they rotate queries and keys
 TOKEN_TYPE = "token type"  # rows of a table of token types
-INHERITED = (HELD, COSINE, SINE, WEIGHTS)  # constants' marks that functions of them keep
+ADAPTER = "adapter"  # rows of a second table in the module of words, such as LoRA's
+INHERITED = (HELD, COSINE, SINE, WEIGHTS, ADAPTER)  # constants' marks that functions of them keep
 
 ROOT = "x"  # stands for the root in keys
 OPERANDS = (
@@ -221,6 +222,9 @@ def exchanged(args: Any, new: Mapping[int, Tensor | None]) -> Any:
 
 
 def without_gradient(x: Any) -> Any:
+    """Detaches computed tensors, also within lists."""
+    if isinstance(x, list | tuple):  # or such as the two results of a maximum
+        return type(x)([without_gradient(y) for y in x])
     computed = isinstance(x, Tensor) and x.requires_grad and not x.is_leaf
     return x.detach() if computed else x
 

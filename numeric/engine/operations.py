@@ -264,7 +264,8 @@ TABLE: dict[str, Role] = {
         ),)),
     EMBEDDING: Role("Lookups", "embedding",
         (Case("of words", "It ends here: this is what attributions show.",
-              "Rows of tables that are added to words count as one embedding, by Eq. 1 on the sum.",
+              "Rows of tables that are added to words count as one embedding, by Eq. 1 on the sum; "
+              "rows of an adapter in the module of words count as words.",
               theorems=(6,)),)),
     GRADIENT: Role(
         "Questions of your own code about gradients",

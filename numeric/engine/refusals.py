@@ -18,6 +18,7 @@ EXPONENTIAL = OfRules("exp, outside of a softmax")
 STALE = "{}, whose input or output is written to before it is read"
 HELD_PART = "what a norm divides by, written into a part of an activation"
 PRODUCT_PART = "a write into a part of a product of two activations"
+IN_VMAP = "{} inside torch.vmap or torch.func"
 FOREIGN = "{}, code that torch does not show{}"
 NO_GRADIENT = "{} where gradients are switched off"
 UNSEEN = "a result of code that torch does not show"
@@ -35,6 +36,7 @@ REASONS: dict[str, str] = {
     STALE: "the rule of a function needs its input and its output as they were",
     HELD_PART: "one tensor would be held in part; let the model return a new one",
     PRODUCT_PART: "one tensor would be a product in part; let the model return a new one",
+    IN_VMAP: "rules do not see what carries relevance there; call it without them",
     FOREIGN: "its gradient is its author's, and is no rule",
     NO_GRADIENT: "nothing says what its weights are to the logit",
     UNSEEN: "functions of torch.jit run past the rules; call the Python functions instead",

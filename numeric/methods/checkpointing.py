@@ -89,7 +89,7 @@ class _Layer:
 
     def check_alone(self, xs: Sequence[Tensor], outs: Sequence[Tensor]) -> None:
         """Raises ValueError where ``outs`` depend on an activation that is not in ``xs``."""
-        if not {id(x) for x in _leaves(outs)} <= {id(x) for x in xs}:  # weights have no gradients
+        if not {id(x) for x in leaves(outs)} <= {id(x) for x in xs}:  # weights have no gradients
             raise ValueError(
                 f"{self.path} reads activations of an earlier layer beside its inputs, such as "
                 "keys and values that layers share; leave out checkpoint=True"
@@ -115,7 +115,7 @@ class _Layer:
         return torch.autograd.grad(ends, xs, given, allow_unused=True)
 
 
-def _leaves(outs: Sequence[Tensor]) -> Iterator[Tensor]:
+def leaves(outs: Sequence[Tensor]) -> Iterator[Tensor]:
     """Yields the first tensors of the graph of ``outs``."""
     seen, waiting = set[Any](), [x.grad_fn for x in outs]
     while waiting:

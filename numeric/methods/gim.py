@@ -16,7 +16,7 @@ from lrp_axioms.numeric.engine.calls import Use
 from lrp_axioms.numeric.engine.entries import of_tokens
 from lrp_axioms.numeric.engine.marks import Function
 from lrp_axioms.numeric.engine.protocol import Rules
-from lrp_axioms.numeric.methods.lrp import check_gradient
+from lrp_axioms.numeric.methods.lrp import check_gradient, check_leaves
 from lrp_axioms.numeric.models.batches import Batch
 from lrp_axioms.numeric.targets.readout import Found, Readout
 
@@ -46,6 +46,7 @@ def gim(
             rows = readout.run(rules.model, batch.arguments(), settle=rules.end)
         targets = readout.choose(rows).targets
         check_gradient(model, rows.logits)
+        check_leaves(model, rules, [rows.logits])
         logits = [each.of(rows) for each in targets]
     entries = rules.entries.found
     words = of_tokens(entries, [entry.parts()["word"] for entry in entries], batch.texts)

@@ -1,6 +1,6 @@
 """Layer-wise Relevance Propagation with any Composite, in one forward and one backward pass."""
 
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from typing import Any
 
 import torch
@@ -12,7 +12,7 @@ from lrp_axioms.numeric.engine import packed, scope
 from lrp_axioms.numeric.engine.engine import Propagation
 from lrp_axioms.numeric.engine.entries import of_tokens
 from lrp_axioms.numeric.methods import positions as position_shares
-from lrp_axioms.numeric.methods.checkpointing import Checkpointed
+from lrp_axioms.numeric.methods.checkpointing import Checkpointed, leaves
 from lrp_axioms.numeric.methods.image_relevance import grid, of_images
 from lrp_axioms.numeric.methods.inside import Inside
 from lrp_axioms.numeric.models.batches import Batch
@@ -80,6 +80,7 @@ def lrp(
         check_gradient(model, rows.logits)
         for entry in entries:
             check_gradient(model, entry.embedding, "pixels" if entry.ids is None else "words")
+        check_leaves(model, rules, [rows.logits])
         asked = [*embeddings, *inside.tensors(), *rules.turned.tensors()]
         logits = [each.of(rows) for each in targets]
         sums = [logit.sum() for logit in logits]
@@ -142,6 +143,23 @@ def check_gradient(model: PreTrainedModel, x: Tensor, on: str = "words") -> None
             f"the logits of {type(model).__name__} do not depend on the {on} in any way that "
             "torch shows: some module detaches its input, or leaves torch; explain a model "
             "that does not"
+        )
+
+
+def check_leaves(
+    model: PreTrainedModel, rules: Propagation, ends: Sequence[Tensor], cuts: Sequence[Tensor] = ()
+) -> None:
+    """Raises ValueError for further inputs, which would take a share of the relevance by rules.
+
+    ``cuts`` are further leaves of the graph of ``ends``.
+    """
+    own = {id(x) for x in (*(entry.leaf for entry in rules.entries.all), *cuts)}
+    found = leaves(ends) if rules.book.mixed else ()
+    if others := [tuple(x.shape) for x in found if id(x) not in own]:
+        raise ValueError(
+            f"{type(model).__name__} computes with {len(others)} tensors that need gradients, of "
+            f"shapes {', '.join(map(str, others[:5]))}: they would take a share of the relevance; "
+            "make them parameters of the model (torch.nn.Parameter), or detach them"
         )
 
 

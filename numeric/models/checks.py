@@ -129,7 +129,12 @@ def _code_problems(modules: Modules) -> Iterator[str]:
     compiled = [
         path or "(root)"
         for path, m in modules
-        if m._compiled_call_impl or "_orig_mod" in m._modules
+        if m._compiled_call_impl
+        or "_orig_mod" in m._modules
+        or (
+            hasattr(m.forward, "_torchdynamo_orig_callable")
+            and not getattr(m.forward, "_torchdynamo_disable", False)
+        )
     ]
     if compiled:
         yield (

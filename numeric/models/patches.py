@@ -3,7 +3,7 @@
 import copy
 from collections.abc import Callable, Iterable, Mapping
 from functools import cache, partial
-from types import FunctionType, MethodType
+from types import BuiltinFunctionType, FunctionType, MethodType
 from typing import Any, TypeVar, cast
 
 from torch import nn
@@ -11,6 +11,7 @@ from torch.utils.hooks import RemovableHandle
 
 OWN = ("_buffers", "_forward_hooks", "_forward_pre_hooks")
 """Tables of a module that a twin has of its own, beside parameters and children."""
+FUNCTIONS = (FunctionType, BuiltinFunctionType)
 OF_TRANSFORMERS = ("transformers.utils.output_capturing", "transformers.modeling_utils")
 """Modules of hooks that stock models keep, such as after ``output_attentions=True``."""
 
@@ -24,18 +25,19 @@ def twin(model: Model) -> Model:
     whatever breaks off leaves nothing behind.  Parameters need no gradient here, and without one
     the graph keeps fewer activations.
     A forward in place of a module's own goes along if it is a method or a ``partial``.
-    Raises ValueError where it is a function, which may hold the modules of ``model`` itself.
+    Raises ValueError where it is another function or object, or a method or ``partial`` of one,
+    which may hold the modules of ``model`` itself.
     """
     functions = [
         path or "(root)"
         for path, module in model.named_modules()
-        if module._modules and isinstance(vars(module).get("forward"), FunctionType)
+        if module._modules and _may_hold(vars(module).get("forward"))
     ]
     if functions:
         raise ValueError(
             f"replaced forward of {len(functions)} modules, {', '.join(functions)}: a copy of the "
-            "modules has to run, and a function may hold the originals; put a method there "
-            "(types.MethodType), or restore that of the class (del module.forward)"
+            "modules has to run, and such code may hold the originals; put a method of a module "
+            "there (types.MethodType), or restore the forward of the class (del module.forward)"
         )
     twins: dict[nn.Module, nn.Module] = {}
     frozen = cache(_freeze)  # parameters that modules share stay one
@@ -57,6 +59,16 @@ def twin(model: Model) -> Model:
     return cast(Model, twins[model])
 
 
+def _may_hold(forward: Any) -> bool:
+    """Decides whether a replaced forward may hold modules of the original."""
+    is_partial = isinstance(forward, partial)
+    while isinstance(forward, partial):
+        forward = forward.func
+    if isinstance(forward, MethodType):
+        return not isinstance(forward.__self__, nn.Module)
+    return forward is not None and not (is_partial and isinstance(forward, FUNCTIONS))
+
+
 def _move_to_twin(x: Any, twins: Mapping[nn.Module, nn.Module]) -> Any:
     """Moves a method of a module, or a partial call with one, to the module's twin."""
     if isinstance(x, nn.Module):
@@ -65,7 +77,9 @@ def _move_to_twin(x: Any, twins: Mapping[nn.Module, nn.Module]) -> Any:
         return MethodType(x.__func__, _move_to_twin(x.__self__, twins))
     if isinstance(x, partial):
         named = {name: _move_to_twin(y, twins) for name, y in x.keywords.items()}
-        return partial(x.func, *(_move_to_twin(y, twins) for y in x.args), **named)
+        return partial(
+            _move_to_twin(x.func, twins), *(_move_to_twin(y, twins) for y in x.args), **named
+        )
     return x
 
 
