@@ -29,7 +29,7 @@ from lrp_axioms.axioms.own_rules.uniform import read
 from lrp_axioms.axioms.rewrites.channels import is_fixed
 from lrp_axioms.axioms.rewrites.points import LeafMatrices, many_inputs, moved, symbols
 from lrp_axioms.axioms.rewrites.rewrite import Template
-from lrp_axioms.axioms.rewrites.rewrites import REWRITES
+from lrp_axioms.axioms.rewrites.rewrites import ATTENTION, REWRITES
 from lrp_axioms.axioms.rules.propagate import evaluate
 from lrp_axioms.axioms.scoreboard.witness import (
     disagreement,
@@ -72,7 +72,7 @@ def _gap_verdict(rule: Rule, name: str, gap: str, *, has_gaps: bool) -> Verdict:
     if not has_gaps or found.status not in (PROVED, IN_LIMIT):
         return found
     eps = QUARTER if found.status == PROVED else sp.Integer(0)
-    for template in REWRITES[name].templates if name in REWRITES else ():
+    for template in _templates(rule, name) if name in REWRITES else ():
         part = OfGraphs(rule, name, template)
         for point in islice(part.points(), FIRST):
             if said := witness(part, point, eps, undefined=True):
@@ -99,7 +99,7 @@ def verdict(rule: Rule, name: str) -> Verdict:
 
 
 def _rewrite_verdict(rule: Rule, name: str) -> Verdict:
-    found = answer([OfGraphs(rule, name, template) for template in REWRITES[name].templates])
+    found = answer([OfGraphs(rule, name, template) for template in _templates(rule, name)])
     counts = sorted(inputs_in(name, rule.kinds)) if rule.operation.lists else []
     if found.status in (PROVED, IN_LIMIT) and counts and read(rule) is None:
         found = tried_further(found, _with_more_inputs(rule, name))
@@ -107,6 +107,13 @@ def _rewrite_verdict(rule: Rule, name: str) -> Verdict:
     inputs = f"{' and '.join(filter(None, (', '.join(first), last)))} inputs" if counts else ""
     where = "no divisor is 0" if found.divisors else ""
     return _verdict(f"{SAME_IF}{name}", found, inputs, where)
+
+
+def _templates(rule: Rule, rewrite: str) -> Sequence[Template]:
+    """The templates to decide a rewrite on; a user's readout gets weights from a softmax."""
+    if rule.kind == kinds.READOUT and rewrite == "permute heads":
+        return ATTENTION["permute attention heads"].templates
+    return REWRITES[rewrite].templates
 
 
 def _verdict(claim: str, found: Answer, inputs: str, where: str) -> Verdict:
@@ -187,7 +194,7 @@ class OfGraphs(Tested):
 
 def _with_more_inputs(rule: Rule, rewrite: str) -> Iterator[tuple[OfGraphs, LeafMatrices]]:
     """A random point for each larger number of inputs than the proof has."""
-    for count, template in product(claims.MORE, REWRITES[rewrite].templates):
+    for count, template in product(claims.MORE, _templates(rule, rewrite)):
         widths = {
             name: (count if rows > 1 else 1, count if columns > 1 else 1)
             for name, (rows, columns) in template.generic.items()

@@ -87,7 +87,9 @@ REWRITES = (
             canonized=Canonized.ALIKE, applies=over(kinds.PRODUCT, kinds.PRODUCT)),
     Rewrite("re-associate sums", reassociate(kinds.ADD), [Template((a + b) + c, SCALARS)],
             canonized=Canonized.ALIKE, applies=over(kinds.ADD, kinds.ADD)),
-    Rewrite("distribute products", _distribute, [Template(a * (b + c), SCALARS)],
+    Rewrite("distribute products", _distribute,
+            [Template(g, SCALARS) for g in (a * (b + c), (b + c) * a)],
             applies=over(kinds.PRODUCT, kinds.ADD)),
-    Rewrite("factor sums", _factor, [Template(a * b + a * c, SCALARS)]),
+    Rewrite("factor sums", _factor,
+            [Template(g, SCALARS) for g in (a * b + a * c, b * a + c * a)]),
 )  # fmt: skip
