@@ -87,7 +87,10 @@ def _conservation(
 ) -> tuple[Verdict, ...]:
     found = absorbing(root, composite)
     never = {STABILISER} if eps == 0 else set()
-    can = {n: (causes | _of_fixed_terms(n)) - never for n, causes in found.items()}
+    measured: defaultdict[Node, set[str]] = defaultdict(set)  # such as a fixed factor in a function
+    for (node, cause), amount in absorbed.items():
+        measured[node] |= {cause} if amount else set()
+    can = {n: (causes | _of_fixed_terms(n) | measured[n]) - never for n, causes in found.items()}
     nodes = tuple(node for node, causes in can.items() if causes)
     counts = Counter((cause, n.op) for n, causes in can.items() for cause in causes)
     where = ", ".join(f"{cause} at {k} x {op}" for (cause, op), k in sorted(counts.items()))

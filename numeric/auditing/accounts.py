@@ -3,7 +3,7 @@
 import time
 from collections import Counter
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import Any, TypeAlias
 
 import numpy as np
@@ -79,11 +79,18 @@ class Audit:
         Layers are numbers from 0, or such as "decoder.block 0" where a model has several stacks of
         layers; None is outside of layers.
         """
-        return ledgers.totals(self.ledger.lines, lambda line: line.node.attributes["depth"])
+        return ledgers.totals(self._named(), lambda line: line.node.attributes["depth"])
 
     def by_kind(self) -> dict[str, dict[str, float]]:
         """Sums absorbed relevance by kind of operation and cause."""
-        return ledgers.totals(self.ledger.lines, lambda line: line.kind)
+        return ledgers.totals(self._named(), lambda line: line.kind)
+
+    def _named(self) -> list[ledgers.Line]:
+        """Names causes as ``by_cause`` does."""
+        return [
+            replace(line, absorbed={cause_of(line, x): r for x, r in line.absorbed.items()})
+            for line in self.ledger.lines
+        ]
 
     def worst(self, count: int = 10) -> list[ledgers.Line]:
         """Returns the operations that absorb or make most relevance."""

@@ -124,7 +124,8 @@ def _stages(audit: Audit, numbers: Mapping[Node, int]) -> Iterator[dict[str, Any
     """Yields consecutive operations of one layer, from the logit down.
 
     Operations are ordered so that relevance only moves on: all relevance that leaves a stage
-    arrives at the next.
+    arrives at the next.  With several stacks, this includes relevance that is still in the others,
+    or has ended there.
     """
     runs = [
         (layer, list(lines))

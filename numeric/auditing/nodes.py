@@ -78,7 +78,8 @@ def _linear(draft: Draft, running: Running) -> Node:
     elif name in MATRICES and row[1].ndim == 2:
         weights = row[0], row[1], None
     if weights is None or weights[0].ndim < 2 or not reached(weights[:1]):
-        return mapped(draft, running, op=kinds.LINEAR)
+        biased = sum(isinstance(each, Tensor) for each in row) > 2  # beside an input and weights
+        return mapped(draft, running, op=kinds.LINEAR, bias=biased)
     x, *fixed = weights
     fixed = [draft.parameter(w) for w in fixed if w is not None]
     return draft.make(kinds.LINEAR, (draft.node_of(x), *fixed), running.out.shape)

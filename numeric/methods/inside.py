@@ -71,7 +71,7 @@ class Inside:
         over the last axis, or the channel axis of maps of an ``image`` of this height and width,
         unless ``channels``.  Raises ValueError that lists all modules without relevance.
         """
-        found: list[tuple[str, Tensor]] = []
+        found: list[tuple[str, Tensor | None]] = []
         problems = self.problems
         for path, x in self.calls:
             c = None if x is None else next(cotangents)
@@ -82,7 +82,9 @@ class Inside:
                 found.append((path, r if channels else r.sum(dim=_channels(r.shape, image))))
                 if not r.isfinite().all():
                     problems[path] = "has relevance that is not finite"
-        reached, called = dict(found), dict(self.calls)
+            else:
+                found.append((path, None))
+        called, reached = dict(self.calls), {path for path, r in found if r is not None}
         for path in self.paths:
             if path not in called:
                 problems[path] = "is not called in this forward pass"
@@ -135,11 +137,13 @@ def _matches(path: str, pattern: str) -> bool:
     return len(names) == len(parts) and all(map(fnmatchcase, names, parts))
 
 
-def _number_calls(found: Sequence[tuple[str, Tensor]]) -> dict[str, Tensor]:
+def _number_calls(found: Sequence[tuple[str, Tensor | None]]) -> dict[str, Tensor]:
+    """Names the relevance of each call; calls without relevance count, too."""
     calls = Counter(path for path, _ in found)
     seen: Counter[str] = Counter()
     numbered = {}
     for path, r in found:
-        numbered[path if calls[path] == 1 else f"{path}#{seen[path]}"] = r
+        if r is not None:
+            numbered[path if calls[path] == 1 else f"{path}#{seen[path]}"] = r
         seen[path] += 1
     return numbered

@@ -242,3 +242,27 @@ def test_a_composite_that_lacks_rules_lists_all_operations():
     with pytest.raises(LookupError, match="no rule for 8 of") as caught:
         audit(*eager(), Composite("few", few))
     assert "bert.encoder.layer.1.attention.self" in str(caught.value)
+
+
+@pytest.mark.parametrize("eps", [0.0, 0.25])
+def test_a_bias_inside_a_function_is_a_cause(eps):
+    torch.manual_seed(0)
+    layers = nn.Conv1d(2, 3, 1), nn.ReLU(), nn.Flatten(), nn.Linear(12, 2, bias=False)
+    net = nn.Sequential(*layers).double().eval()
+    x = torch.randn(1, 2, 4, dtype=torch.float64)
+    found = audit(net, x, "attnlrp", of="input", read=lambda y: y[:, 1], epsilon=eps)
+    assert abs(found.by_cause()["bias"]) > 1e-3
+    kept, *_ = found.verdicts
+    assert kept.verdict == "refuted"
+    assert "bias at 1 x linear" in kept.reason
+    nn.init.zeros_(net[0].bias)
+    kept, *_ = audit(net, x, "attnlrp", of="input", read=lambda y: y[:, 1]).verdicts
+    assert kept.verdict == "open"  # with another bias it is not so
+
+
+def test_tables_of_an_audit_name_causes_as_its_list_does():
+    found = audit_of(with_graph(*eager("bert")))
+    causes = found.by_cause()
+    for table in (found.by_layer(), found.by_kind()):
+        for cause in ("bias", "LayerNorm beta"):
+            assert sum(row.get(cause, 0) for row in table.values()) == pytest.approx(causes[cause])

@@ -210,3 +210,15 @@ def test_modules_without_relevance_are_all_listed_with_the_reason(tiny, batch):
         "bert.encoder.layer": "is not called in this forward pass",
     }
     assert query in attribute(tiny, batch, at=query).inside
+
+
+def test_calls_without_relevance_count():
+    """XLNet drops out its words, its positions, which are constant, and its last states."""
+    model = build("xlnet", CLASSES)
+    text = cases.first(inputs(model, CLASSES))
+    calls = []
+    hook = model.transformer.dropout.register_forward_hook(lambda *_: calls.append(1))
+    found = attribute(model, text, at="transformer.dropout").inside
+    hook.remove()
+    assert len(calls) == 3
+    assert list(found) == ["transformer.dropout#0", "transformer.dropout#2"]
