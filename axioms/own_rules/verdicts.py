@@ -44,6 +44,7 @@ TRIED = 30  # small points in shapes of a template
 FIRST = 3  # points to try a rule with gaps at
 RELEVANCE = "R"
 AT_WITNESS = "at the witness"
+ENTRYWISE = (kinds.PRODUCT, kinds.ADD, kinds.ACTIVATION)
 
 
 def judge(rule: Rule) -> list[Verdict]:
@@ -100,20 +101,35 @@ def verdict(rule: Rule, name: str) -> Verdict:
 
 def _rewrite_verdict(rule: Rule, name: str) -> Verdict:
     found = answer([OfGraphs(rule, name, template) for template in _templates(rule, name)])
-    counts = sorted(inputs_in(name, rule.kinds)) if rule.operation.lists else []
-    if found.status in (PROVED, IN_LIMIT) and counts and read(rule) is None:
+    lists = rule.operation.lists
+    counts = sorted(inputs_in(name, rule.kinds)) if lists else _widths(rule, name)
+    if found.status in (PROVED, IN_LIMIT) and counts and (not lists or read(rule) is None):
         found = tried_further(found, _with_more_inputs(rule, name))
     *first, last = map(str, counts) if counts else ("",)
-    inputs = f"{' and '.join(filter(None, (', '.join(first), last)))} inputs" if counts else ""
+    many = " and ".join(filter(None, (", ".join(first), last)))
+    nodes = (x for _, graph in _graphs(name) for x in topological(graph))
+    relu = any(x.attributes.get("function") == "relu" for x in nodes) * "relu"
+    of = "inputs" if lists else "channels or keys"
+    inputs = ", with ".join(filter(None, (many and f"{many} {of}", relu)))
     where = "no divisor is 0" if found.divisors else ""
     return _verdict(f"{SAME_IF}{name}", found, inputs, where)
 
 
 def _templates(rule: Rule, rewrite: str) -> Sequence[Template]:
-    """The templates to decide a rewrite on; a user's readout gets weights from a softmax."""
+    """Returns the templates that decide a rewrite; readouts get weights from a softmax."""
     if rule.kind == kinds.READOUT and rewrite == "permute heads":
         return ATTENTION["permute attention heads"].templates
     return REWRITES[rewrite].templates
+
+
+def _widths(rule: Rule, rewrite: str) -> list[int]:
+    """Returns the lengths of rows in templates with an operation that mixes entries."""
+    mixing = [
+        template
+        for template in _templates(rule, rewrite)
+        if any(x.args and x.op not in ENTRYWISE for x in topological(template.root))
+    ]
+    return sorted({columns for t in mixing for _, columns in t.generic.values()} - {1})
 
 
 def _verdict(claim: str, found: Answer, inputs: str, where: str) -> Verdict:

@@ -69,8 +69,11 @@ def _insert(around: Callable[[Node], Node]) -> Alternatives:
     return inserted
 
 
-def _hidden(out: str, back: str) -> Alternatives:
-    """W1 A and B W2 for W1 and W2, with A B = I and at most a function per neuron in between."""
+def _hidden(*pairs: tuple[str, str]) -> Alternatives:
+    """W1 A and B W2 for W1 and W2, with A B = I and at most a function per neuron in between.
+
+    pairs: fills of A and B
+    """
 
     def widened(node: Node) -> Iterator[Node]:
         if node.op != kinds.LINEAR:
@@ -80,11 +83,12 @@ def _hidden(out: str, back: str) -> Alternatives:
         if inner.op != kinds.LINEAR:
             return
         x, w1, b1 = _parts(inner)
-        forth = constant(out, w1)
-        wide = linear(x, w1 @ forth, None if b1 is None else b1 @ forth)
-        if between is not inner:
-            wide = replace(between, args=(wide,))
-        yield replace(node, args=linear(wide, constant(back, w1) @ w2, b2).args)
+        for out, back in pairs:
+            forth = constant(out, w1)
+            wide = linear(x, w1 @ forth, None if b1 is None else b1 @ forth)
+            if between is not inner:
+                wide = replace(between, args=(wide,))
+            yield replace(node, args=linear(wide, constant(back, w1) @ w2, b2).args)
 
     return widened
 
@@ -104,6 +108,7 @@ NORMED = {**LAYER, "s": (1, 1), "t": (1, 1)}
 TWO = {"x": (1, 2), "w1": (2, 2), "d": (1, 2), "w2": (2, 1), "e": (1, 1)}
 STACKED = linear(linear(x, w1, d), w2, e)
 ACTIVE = linear(activation("relu", linear(x, w1, d)), w2, e)
+COPIES = ("repetition", "halving"), ("repetition of the first", "halving of the first")
 ANYTHING = Template(a, {"a": (1, 2)}, {"a": (1, 1)})
 
 
@@ -131,10 +136,10 @@ REWRITES = (
     Rewrite("insert identity layer",
             _insert(lambda x: linear(x, constant("identity", x, name="I"))), [ANYTHING],
             canonized=Canonized.ALIKE, applies=over(kinds.LINEAR)),
-    Rewrite("duplicate neuron", _hidden("repetition", "halving"),
+    Rewrite("duplicate neuron", _hidden(*COPIES),
             [Template(g, TWO, _ones(TWO)) for g in (STACKED, ACTIVE)],
             canonized=Canonized.BESIDE, applies=_hidden_layer),
-    Rewrite("permute neurons", _hidden("reversal", "reversal"),
+    Rewrite("permute neurons", _hidden(("reversal", "reversal")),
             [Template(g, TWO) for g in (STACKED, ACTIVE)],
             canonized=Canonized.BESIDE, applies=_hidden_layer),
 )  # fmt: skip

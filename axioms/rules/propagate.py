@@ -44,13 +44,14 @@ RULES: dict[tuple[str, str], Rule] = {
 """By kind and rule, in the order of ``axioms.kinds``."""
 
 
-def _repetition(n: int) -> Matrix:
-    return Matrix.hstack(sp.eye(n), sp.eye(n)[:, -1])
+def _repetition(n: int, channel: int) -> Matrix:
+    return Matrix.hstack(sp.eye(n), sp.eye(n)[:, channel])
 
 
-def _halving(n: int) -> Matrix:
-    half = sp.Rational(1, 2)
-    return Matrix.vstack(sp.diag(*[1] * (n - 1), half), sp.eye(n)[-1, :] * half)
+def _halving(n: int, channel: int) -> Matrix:
+    """The pseudo-inverse: a channel over its copies."""
+    copies = _repetition(n, channel)
+    return copies.T * (copies * copies.T).inv()
 
 
 def _running_sums(n: int) -> Matrix:
@@ -67,11 +68,13 @@ FILLS: dict[str, Callable[[int, int], Matrix]] = {
     "identity": lambda rows, columns: sp.eye(columns),
     "centring": lambda rows, columns: sp.eye(columns) - sp.ones(columns, columns) / columns,
     "reversal": lambda rows, columns: sp.eye(columns)[:, ::-1],
-    "repetition": lambda rows, columns: _repetition(columns),  # of the last channel
+    "repetition": lambda rows, columns: _repetition(columns, -1),  # of the last channel
+    "repetition of the first": lambda rows, columns: _repetition(columns, 0),
     "twice": lambda rows, columns: Matrix.hstack(sp.eye(columns), sp.eye(columns)),
     "running sums": lambda rows, columns: _running_sums(columns),
     "differences": lambda rows, columns: _running_sums(columns).inv(),
-    "halving": lambda rows, columns: _halving(columns),  # of the last channel, over its copies
+    "halving": lambda rows, columns: _halving(columns, -1),  # of the last channel, over its copies
+    "halving of the first": lambda rows, columns: _halving(columns, 0),
 }
 
 

@@ -149,6 +149,8 @@ X0, X1, X2 = map(leaf, NAMES)
 def conserves(method: Method, at: Values, row: Row) -> Iterator[Claim]:
     for root in (*products(method), X0 + X1):
         yield f"all inputs of `{root}`", sp.Add(*parts(method, root, at).values()), sp.S.One
+    signs = {**at, "x1": -at["x1"]}
+    yield f"all inputs of `{X0 + X1}`", sp.Add(*parts(method, X0 + X1, signs).values()), sp.S.One
     if method.name == "Integrated Gradients" and row[0].free_symbols:
         yield from _complete_over_keys(*row)
     else:
@@ -175,10 +177,11 @@ def _complete_over_keys(z: sp.Matrix, v: sp.Matrix) -> Iterator[Claim]:
 def is_local(method: Method, at: Values, row: Row) -> Iterator[Claim]:
     """A part of a part; a sum over uses; sums and linear layers by Eq. 1."""
     x0, x1, x2 = (at[name] for name in NAMES)
-    nested, pair = (X0 * X1) * X2, X0 * X1
-    arriving = parts(method, pair, {"x0": x0 * x1, "x1": x2})["x0"]
-    for name, part in parts(method, pair, at).items():
-        yield f"{name} of `{nested}`", parts(method, nested, at)[name], part * arriving
+    pair = X0 * X1
+    for side, nested in (("x0", pair * X2), ("x1", X2 * pair)):
+        arriving = parts(method, pair, {"x0": x2, "x1": x2, side: x0 * x1})[side]
+        for name, part in parts(method, pair, at).items():
+            yield f"{name} of `{nested}`", parts(method, nested, at)[name], part * arriving
     uses = parts(method, pair, {"x0": x0, "x1": x0})
     yield f"x0 of `{X0 * X0}`", parts(method, X0 * X0, at)["x0"], sp.Add(*uses.values())
     signs = {"x0": x0, "x1": -x1}

@@ -100,7 +100,7 @@ def one_step_apart(name):
         within = Comparison(SYMBOLS, by=regions)
         return lambda one, other: within.any_alike([one, *REWRITES[name](one)], [other])
     compared = Comparison(SYMBOLS)
-    return lambda one, other: compared.any_alike([*REWRITES[name](one), one], [other])
+    return lambda one, other: compared.any_alike(steps(name, one), [other])
 
 
 def steps(name, root):
@@ -117,7 +117,7 @@ def same_heads(name):
 
 def decided(name, record_property):
     pairs = [
-        pair for left in LEFT[name] for right in REWRITES[name](left)
+        pair for left in LEFT[name] for right in steps(name, left)[1:]
         for pair in critical_pairs(left, right)
     ]  # fmt: skip
     assert pairs

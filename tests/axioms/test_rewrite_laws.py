@@ -49,6 +49,9 @@ add zero: x -> x + zeros
 insert identity layer: x -> linear(x, identity)
 duplicate neuron: linear(F(linear(x, v[, a])), w[, b]) -> \
     linear(F(linear(x, v @ repetition[, a @ repetition])), halving @ w[, b])
+duplicate neuron: linear(F(linear(x, v[, a])), w[, b]) -> \
+    linear(F(linear(x, v @ repetition_of_the_first[, a @ repetition_of_the_first])), \
+           halving_of_the_first @ w[, b])
 permute neurons: linear(F(linear(x, v[, a])), w[, b]) -> \
     linear(F(linear(x, v @ reversal[, a @ reversal])), reversal @ w[, b])
 rescale Q and K: scores(linear(x, v[, a]), linear(y, w[, b])) -> \
@@ -245,6 +248,8 @@ def test_a_fill_is_the_matrix_that_its_name_says(n):
     copies = at("repetition")  # of the last neuron; and each of both hands on one half
     assert copies == eye.row_join(eye.col(-1))
     assert at("halving") == copies.pinv()
+    assert at("repetition of the first") == eye.row_join(eye.col(0))
+    assert at("halving of the first") == eye.row_join(eye.col(0)).pinv()
     assert at("twice") == eye.row_join(eye)
     assert at("running sums") == sp.Matrix(n, n, lambda i, j: sp.Integer(bool(i <= j)))
     assert at("differences") * at("running sums") == eye

@@ -184,29 +184,6 @@ def test_no_readout_is_refuted_at_weights_that_no_softmax_gives():
     assert found.witness == "a = [1/2 1/2], v = [1 1], R = 1: 1/2 versus 1"
 
 
-def test_weights_of_heads_that_change_places_come_from_a_softmax():
-    @rule("readout")
-    def of_positive(a, v, o, R, eps):
-        above = [sp.Max(p, 0) for p in a]
-        return [0 for _ in a], [u * R / sum(above) for u in above]
-
-    found = verdict(of_positive, "permute heads")
-    assert (found.status, found.witness) == (PROVED, "")
-
-
-@pytest.mark.parametrize("rewrite", ["distribute products", "factor sums"])
-def test_a_rule_that_reads_one_side_of_a_product_is_refuted_on_the_other(rewrite):
-    @rule("product")
-    def by_the_left(x, y, z, R, eps):
-        return R * x**2 / (1 + x**2), R / (1 + x**2)
-
-    @rule("product")
-    def by_the_right(x, y, z, R, eps):
-        return R / (1 + y**2), R * y**2 / (1 + y**2)
-
-    assert [verdict(own, rewrite).status for own in (by_the_left, by_the_right)] == [REFUTED] * 2
-
-
 def test_judging_in_python_gives_the_verdicts_as_data():
     own, *_ = load(Path(__file__).parents[2] / "docs" / "my_rules.py")
     found = axioms.judge(own)
