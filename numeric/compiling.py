@@ -125,7 +125,7 @@ class _Graphs:
 
     def run(self, model: PreTrainedModel, batch: Batch, readout: Readout) -> Iterator[Found]:
         """Runs ``lrp`` by a graph that takes the class as an input; -1 is the predicted class."""
-        mask = batch.attention_mask
+        mask = batch.of_text().attention_mask
         label = readout.targets[0].label[:, 0]
         inputs = {key: x for key, x in vars(batch).items() if isinstance(x, Tensor)}
         inputs["target"] = torch.where(label == PREDICTED, -1, label)

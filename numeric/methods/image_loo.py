@@ -62,6 +62,11 @@ def _cut(
     seen, at = batch.others.get(SEEN), batch.others.get(PLACES)
     seen = (at != -1).all(dim=-1) if seen is None and at is not None else seen
     examples = len(batch.attention_mask)
+    if x.ndim != 3 and len(x) % examples:
+        raise ValueError(
+            f"{len(x)} images or patches of {examples} examples: pass as many images with each, or "
+            "one example at a time"
+        )
     if x.ndim < 4 or GRID in batch.others:
         if patch is not None:
             raise ValueError(f"patch={patch!r}: the processor has cut the image; leave it out")

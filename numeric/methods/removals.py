@@ -31,7 +31,7 @@ def check(model: PreTrainedModel, facts: ModelFacts, removal: str | int) -> None
             f"model is a {type(model).__name__}: tokens can be left out of texts, with a "
             "model such as BertForSequenceClassification"
         )
-    size = facts.words
+    size = min(facts.words, facts.written_words)
     token = isinstance(removal, int) and not isinstance(removal, bool) and 0 <= removal < size
     if not token and removal not in REMOVALS:
         raise ValueError(

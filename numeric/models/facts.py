@@ -37,7 +37,8 @@ class ModelFacts:
     made_for: tokens of the longest text that the model was made for
     positions: tokens of the longest text that it has positions for
     written: tokens of the longest text that the decoder has positions for
-    words, token_types: sizes of the vocabularies; ``token_types`` is None if there are none
+    words, written_words: sizes of the vocabularies of a text, and of the text of a decoder
+    token_types: number of token types; None if there are none
     padding_id: id of the padding token
     layers: number of layers, 0 if it is unknown
     attention: name of the implementation of attention
@@ -56,6 +57,7 @@ class ModelFacts:
     positions: int
     written: int
     words: int
+    written_words: int
     token_types: int | None
     padding_id: int | None
     layers: int
@@ -77,10 +79,12 @@ def facts_of(model: nn.Module, modules: Sequence[nn.Module] = ()) -> ModelFacts:
     config: Any = model.config
     text = config.get_text_config()
     modules = modules or [module for _, module in modules_of(model)]
-    two = bool(getattr(config, "is_encoder_decoder", False))
+    two = bool(getattr(config, "is_encoder_decoder", False)) and any(
+        "decoder" in name for module in modules for name in module._modules
+    )  # such as T5, and not its encoder alone
     kind = _position_kind(text)
     rotary = bool(getattr(text, "rope_parameters", None)) or kind == "rotary"
-    made_for = _first(text, POSITIONS)
+    made_for, words = _first(text, POSITIONS), _first(text, ("vocab_size",))
     padding = _padding_position(modules)
     limited = made_for < NO_END and not rotary and kind is not None
     is_causal = families.is_causal(type(model), two=two)
@@ -97,7 +101,8 @@ def facts_of(model: nn.Module, modules: Sequence[nn.Module] = ()) -> ModelFacts:
         made_for=made_for,
         positions=made_for - (0 if padding is None else padding + 1) if limited else NO_END,
         written=_first(text, WRITTEN),
-        words=_first(text, ("vocab_size",)),
+        words=getattr(config, "src_vocab_size", None) or words,
+        written_words=getattr(config, "decoder_vocab_size", None) or words,
         token_types=getattr(text, "type_vocab_size", None),
         padding_id=getattr(text, "pad_token_id", None),
         layers=getattr(text, "num_hidden_layers", 0),

@@ -151,7 +151,7 @@ def _value_problems(model: PreTrainedModel, batch: Batch) -> Iterator[str]:
         yield f"empty text: no token in examples {empty}; leave them out of the batch"
     if not len(batch.ids):
         yield "empty batch: input_ids has no examples; pass at least one text"
-    if facts.reads == families.LAST:
+    if facts.reads == families.LAST and batch.ids.shape[1]:
         yield from _last_token_problems(batch, empty)
     headless = [row for row in range(len(absent)) if row not in empty and absent[row, 0]]
     if headless and facts.reads == families.FIRST:
@@ -192,7 +192,15 @@ def _written_problems(model: PreTrainedModel, batch: Batch) -> Iterator[str]:
                 "it has written so far, or call lrp_axioms.explain_generation"
             )
         return
-    yield from _range_problems("token id", written, facts.words)
+    yield from _range_problems("token id", written, facts.written_words)
+    pad = -1 if facts.padding_id is None else facts.padding_id
+    last = 1 + (pad == getattr(facts.text, "eos_token_id", None))  # a text may end with one
+    padded = ((written[:, 1:][:, -last:] == pad).sum(dim=1) == last).nonzero()[:, 0].tolist()
+    if padded and len(written) > 1:
+        yield (
+            f"{DECODER} ends with pad_token_id={pad} in examples {padded}, which the decoder reads "
+            "as written text; pass texts of one length, or one example at a time"
+        )
     most = facts.written_at_most
     if not 0 < written.shape[1] <= most:
         yield f"{DECODER} has {written.shape[1]} tokens; pass 1, with which it starts, to {most}"

@@ -216,3 +216,10 @@ def test_a_message_that_says_something_else_is_noticed(message):
     said("target=3: an int", "target=3...int")
     with pytest.raises(AssertionError):
         said(message, "target=3...int")
+
+
+def test_texts_without_a_column_are_empty_also_where_the_last_token_is_read():
+    for name in ("gpt2", "llama", "bert"):
+        model, _ = cases.family(name)
+        with pytest.raises(ValueError, match=r"empty text: no token in examples \[0\]"):
+            attribute(model, {"input_ids": torch.empty(1, 0, dtype=torch.int64)})

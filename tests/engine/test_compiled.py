@@ -7,6 +7,7 @@ import torch
 
 import numeric
 from numeric import attribute
+from tests.census.build import MIXED, with_inputs
 from tests.support import cases, traces
 
 # The compiler itself makes an instance of each autograd.Function that it traces.
@@ -180,3 +181,11 @@ def test_bad_input_is_refused_as_by_attribute():
         with pytest.raises(ValueError, match="no input_ids"):
             explain({})
         assert_same(explain(batch), explain(batch, target=explain(batch).target))
+
+
+def test_an_image_with_a_text_is_refused_before_anything_is_compiled():
+    model, inputs = with_inputs("llava", MIXED)
+    refused = pytest.raises(ValueError, match="what is asked for is of texts alone")
+    never = lambda *_: pytest.fail("compiled")
+    with numeric.compiled(model, backend=never) as explain, refused:
+        explain(inputs)

@@ -86,9 +86,13 @@ def test_images_that_belong_to_one_example_of_two_are_refused():
     first = torch.cat([ids[:1], ids[:1]], dim=1)
     inputs = {"input_ids": torch.cat([first, first.where(first != MARK, 20)]),
         "pixel_values": both["pixel_values"]}  # fmt: skip
+    odd = {"input_ids": torch.cat([first, ids[:1].repeat(1, 2)])}
+    odd["pixel_values"] = both["pixel_values"][[0, 1, 0]]
+    odd["input_ids"][1, ids.shape[1] :][odd["input_ids"][1, ids.shape[1] :] == MARK] = 20
     for method in ("attnlrp", "loo"):
-        with pytest.raises(ValueError, match="pass one example at a time"):
-            attribute(model, inputs, method)
+        for given, said in ((inputs, "pass one example"), (odd, "(pass|or) one example")):
+            with pytest.raises(ValueError, match=f"{said} at a time"):
+                attribute(model, given, method)
 
 
 BAD = {

@@ -4,7 +4,14 @@ from functools import partial
 
 import pytest
 import torch
-from transformers import AutoModelForSeq2SeqLM, WhisperForConditionalGeneration
+from transformers import (
+    AutoModelForSeq2SeqLM,
+    FSMTConfig,
+    FSMTForConditionalGeneration,
+    T5Config,
+    T5ForTokenClassification,
+    WhisperForConditionalGeneration,
+)
 
 from numeric import attribute
 from numeric.attribution import attribute_each
@@ -117,3 +124,41 @@ def test_the_middle_of_the_path_is_that_of_both_texts(name, baseline):
 def test_integrated_gradients_of_both_texts_are_complete():
     a = attribute(made("bart"), texts(), "integrated-gradients", TARGETS[1], steps=100)
     assert (a.details["completeness_gap"].abs() < 1e-6 * a.logit.abs()).all()
+
+
+def test_padding_behind_a_written_text_is_refused():
+    model, batch = made("t5"), texts()
+    batch["decoder_input_ids"][1, 2:] = pad = model.config.pad_token_id
+    message = refused(ValueError, model, batch)
+    contains(message, f"decoder_input_ids ends with pad_token_id={pad} in examples [1]")
+    alone = {key: x[1:, :4] for key, x in batch.items()}
+    alone["decoder_input_ids"] = alone["decoder_input_ids"][:, :2]
+    assert attribute(model, alone).relevance.isfinite().all()
+
+
+@pytest.mark.parametrize("sizes", [(60, 40), (40, 60)])
+def test_each_text_has_the_vocabulary_of_its_own_table(sizes):
+    source, written = sizes
+    about = {"src_vocab_size": source, "tgt_vocab_size": written, "d_model": 8, "max_length": 20}
+    layers = {"encoder_layers": 1, "decoder_layers": 1, "encoder_attention_heads": 2}
+    wide = {"decoder_attention_heads": 2, "encoder_ffn_dim": 8, "decoder_ffn_dim": 8}
+    config = FSMTConfig(**about, **layers, **wide, tie_word_embeddings=False)
+    model = FSMTForConditionalGeneration(config).eval()
+    ids = torch.tensor([[source - 1, 7, 2]])
+    text = {"input_ids": ids, "decoder_input_ids": torch.tensor([[2, written - 1]])}
+    assert attribute(model, text, "loo", removal=7).relevance.any()
+    for key, size in (("input_ids", source), ("decoder_input_ids", written)):
+        message = refused(ValueError, model, text | {key: torch.tensor([[2, size]])})
+        contains(message, f"first {size} at example 0", f"the model has 0 to {size - 1}")
+
+
+def test_an_encoder_without_its_decoder_has_one_text():
+    config = T5Config(vocab_size=50, d_model=8, d_kv=4, d_ff=8, num_layers=2, num_heads=2)
+    model, target = T5ForTokenClassification(config).eval(), logit(1, at=0)
+    batch = {key: x for key, x in texts().items() if key != "decoder_input_ids"}
+    for method in ("integrated-gradients", "mask-relevance", "atman", "loo", "attnlrp"):
+        assert attribute(model, batch, method, target).relevance.any(), method
+    assert attribute(model, batch, "loo", target, removal=7).relevance.any()
+    value = lambda given: model(**given).logits[:, 0, 1]
+    want = losses(batch, value, hide, [("input_ids", n) for n in range(6)])
+    close(attribute(model, batch, "loo", target).relevance, want * batch["attention_mask"])
