@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from benchmarks.research.speed import machine, ratios
+from benchmarks.research.speed import machine, ratios, test_repeated
 from benchmarks.research.speed.groups import GROUPS
 from benchmarks.research.speed.ratios import Entry, Ratio, compare, remarks, render
 
@@ -246,3 +246,8 @@ def test_the_page_of_speed_shows_the_ratios_of_the_baseline():
             for batch in (1, 8, 32)
         ]
         assert f"| {tokens} tokens | {' | '.join(cells)} |" in page
+    methods = "AttnLRP", "CP-LRP", "AttnLRP by rules"
+    for where, tokens, _ in test_repeated.CASES:
+        names = [f"{method}, {where}, 1 x {tokens}" for method in methods]
+        cells = " | ".join(f"{found[name].ratio.median:.2f}" for name in names)
+        assert f"| {where}, 1 × {tokens} | {cells} |" in page
