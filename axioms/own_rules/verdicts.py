@@ -108,7 +108,7 @@ def _rewrite_verdict(rule: Rule, name: str) -> Verdict:
     *first, last = map(str, counts) if counts else ("",)
     many = " and ".join(filter(None, (", ".join(first), last)))
     nodes = (x for _, graph in _graphs(name) for x in topological(graph))
-    relu = any(x.attributes.get("function") == "relu" for x in nodes) * "relu"
+    relu = "relu" if any(x.attributes.get("function") == "relu" for x in nodes) else ""
     of = "inputs" if lists else "channels or keys"
     inputs = ", with ".join(filter(None, (many and f"{many} {of}", relu)))
     where = "no divisor is 0" if found.divisors else ""
