@@ -7,12 +7,13 @@ def divided(
     order: Sequence[int], lengths: Sequence[int], texts: int, tokens: int, padding: int
 ) -> list[list[int]]:
     """Divides numbers of texts, in rising ``order`` of their lengths, by the most of a batch."""
-    found: list[list[int]] = []
+    found: list[list[int]] = [[]]
+    held = 0  # tokens of the last batch, without padding
     for n in order:
-        last = found[-1] if found else []
-        size = (len(last) + 1) * lengths[n]
-        padded = size - sum(lengths[x] for x in [*last, n])
-        full = len(last) == texts or size > tokens or padded > padding
-        found += [[]] if full or not last else []
+        size, held = (len(found[-1]) + 1) * lengths[n], held + lengths[n]
+        full = len(found[-1]) == texts or size > tokens or size - held > padding
+        if full and found[-1]:
+            found.append([])
+            held = lengths[n]
         found[-1].append(n)
-    return found
+    return [x for x in found if x]

@@ -88,7 +88,7 @@ def explain_block(row: Row, classifier: Classifier, place: str, block: blocks.Bl
     """Computes ``text.maps`` of a block, beside its texts and their tokens."""
     classifier.model.to(place)
     data = text.read(classifier, unlabelled(row.dataset, block.content), first=block.first)
-    tables = []
+    tables, spelling = [], cache(classifier.tokenizer.convert_ids_to_tokens)
     for shard in text.shards(classifier, data):
         try:
             with amplification.left_out():  # _amplified decides
@@ -99,8 +99,7 @@ def explain_block(row: Row, classifier: Classifier, place: str, block: blocks.Bl
             raise ValueError(f"{error} (of texts {places})") from error
         del columns["label"]
         columns = {"method": columns.pop("variant")} | columns
-        ids = [data.tokens[n]["input_ids"] for n in shard]
-        names = [classifier.tokenizer.convert_ids_to_tokens(of_text) for of_text in ids]
+        names = [[spelling(x) for x in data.tokens[n]["input_ids"]] for n in shard]
         columns["text"] = [data.texts[n] for n in shard] * len(row.variants)
         columns["token"] = names * len(row.variants)
         tables.append(pa.table(columns))
