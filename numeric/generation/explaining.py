@@ -18,7 +18,10 @@ from lrp_axioms.numeric.generation.kept import Each, Kept, call_of, explain_rows
 from lrp_axioms.numeric.generation.prompts import Prompt, read_prompt, start_of, unpadded
 from lrp_axioms.numeric.generation.result import Generation
 from lrp_axioms.numeric.generation.segments import REST, Place
+from lrp_axioms.numeric.methods.options import resolve
+from lrp_axioms.numeric.models import digests
 from lrp_axioms.numeric.models.batches import SOUND, Batch
+from lrp_axioms.numeric.models.checks import check_model
 from lrp_axioms.numeric.models.facts import facts_of
 from lrp_axioms.numeric.models.texts import check_order, is_chat, warn_beyond
 from lrp_axioms.numeric.results.result import ROLLOUT, Attribution
@@ -92,11 +95,15 @@ def explain_generation(
     if not model.can_generate():
         raise ValueError(f"{type(model).__name__} writes no text; pass a language model")
     asked = read_prompt(model, tokenizer, prompt, answer, contrast, segments)
+    check_model(model)  # before a text is written, and perhaps kept
+    resolve(method, options)
     kept = None
     if keep is not None:
         how: dict[str, Any] = {"answer": answer, "max_new_tokens": max_new_tokens}
         how |= {"method": method, "scale": scale}
         how["generation_config"] = generation_config and generation_config.to_dict()
+        if answer is None:
+            how["generation_config of the model"] = digests.of_config(model.generation_config)
         kept = Kept(keep, call_of(model, tokenizer, asked.inputs, how | options))
     write = partial(_answer, model, tokenizer, asked, max_new_tokens, generation_config)
     before, written = kept.answer(write) if kept else write()
@@ -113,13 +120,13 @@ def explain_generation(
 
     if other:
         found = contrast_answers(explain, written, other, at=at, column=first)
-        relevance = torch.stack([each.relevance[0] for each in found])
+        relevance = _stacked(found, "relevance")
     else:
         targets = [SCALES[scale](x, at=at + n) for n, x in enumerate(written)]
         rows = partial(explain, written)
         found = explain_rows(rows, targets, kept, each) if kept or each else rows(targets)
         # Later tokens have no relevance but rounding of the copies without them.
-        relevance = torch.stack([each.relevance[0] for each in found]).tril(first - 1)
+        relevance = _stacked(found, "relevance").tril(first - 1)
         relevance = torch.nn.functional.pad(relevance, (0, 1))
     chance = _log_probabilities(model, asked, before, written)
     tokens = [*pieces(tokenizer, asked.source), *pieces(tokenizer, before + written)]
@@ -129,9 +136,9 @@ def explain_generation(
         chance = torch.stack([chance[0], chance[1:].sum()])[: len(found)]
     names = asked.segments
     return Generation(
-        relevance=relevance.cpu(),
-        logit=torch.stack([each.logit[0] for each in found]).cpu(),
-        residual=torch.stack([each.residual[0] for each in found]).cpu(),
+        relevance=relevance,
+        logit=_stacked(found, "logit"),
+        residual=_stacked(found, "residual"),
         tokens=tuple(tokens),
         source=len(asked.source),
         model=type(model).__name__,
@@ -141,6 +148,11 @@ def explain_generation(
         contrast="".join(pieces(tokenizer, before + other)[len(before) :]) if other else None,
         segments=names and names + (REST,) * (first - len(names)),
     )
+
+
+def _stacked(rows: Sequence[Attribution], name: str) -> Tensor:
+    """Stacks a tensor of all rows on the CPU, where rows that were kept are."""
+    return torch.stack([getattr(row, name)[0].cpu() for row in rows])
 
 
 def explain_generations(
@@ -277,7 +289,7 @@ def _write(
     how: dict[str, Any] = {"do_sample": False, "num_beams": 1}
     if config is not None:
         how = {"generation_config": config}
-        how["num_return_sequences"] = 1  # the others would fill the best one with padding
+    how["num_return_sequences"] = 1  # the others would fill the best one with padding
     how |= {"max_new_tokens": count, "tokenizer": tokenizer}  # which finds strings that end a text
     found = by.generate(model, **read, **how)
     written: list[int] = getattr(found, "sequences", found)[0].tolist()

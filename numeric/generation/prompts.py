@@ -152,6 +152,8 @@ def _list_ids(ids: Any) -> list[Any]:
 def unpadded(batch: Mapping[str, Any]) -> list[list[int]]:
     """Returns the ids of every row of a batch, without padding on either side."""
     rows = [torch.as_tensor(x).tolist() for x in batch.get("input_ids", ())]
+    if rows and isinstance(rows[0], int):  # the ids of one text
+        return unpadded({key: [x] for key, x in batch.items()})
     masks = [torch.as_tensor(x).int().tolist() for x in batch.get("attention_mask", ())]
     masks = masks or [[1] * len(row) for row in rows]
     holes = [n for n, mask in enumerate(masks) if "10" in "".join(map(str, mask)).strip("0")]

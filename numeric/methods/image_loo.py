@@ -62,9 +62,9 @@ def _cut(
     seen, at = batch.others.get(SEEN), batch.others.get(PLACES)
     seen = (at != -1).all(dim=-1) if seen is None and at is not None else seen
     examples = len(batch.attention_mask)
-    if x.ndim != 3 and len(x) % examples:
+    if odd := [len(y) for y in (x, *batch.others.values()) if len(y) % examples]:
         raise ValueError(
-            f"{len(x)} images or patches of {examples} examples: pass as many images with each, or "
+            f"{odd[0]} images or patches of {examples} examples: pass as many images with each, or "
             "one example at a time"
         )
     if x.ndim < 4 or GRID in batch.others:

@@ -4,7 +4,7 @@ import hashlib
 import json
 
 import torch
-from transformers import PreTrainedConfig, PreTrainedTokenizerBase
+from transformers import GenerationConfig, PreTrainedConfig, PreTrainedTokenizerBase
 
 
 def of_model(model: torch.nn.Module) -> str:
@@ -29,8 +29,8 @@ def of_tokenizer(tokenizer: PreTrainedTokenizerBase) -> str:
     return _sha256([rules, tokenizer.special_tokens_map, sides])
 
 
-def of_config(config: PreTrainedConfig) -> str:
-    """Returns SHA-256 over all settings of a model except its path, its library and its dtype."""
+def of_config(config: PreTrainedConfig | GenerationConfig) -> str:
+    """Returns SHA-256 over all settings except a model's path, its library and its dtype."""
     told = json.loads(config.to_json_string())
     other = ("_name_or_path", "transformers_version", "dtype")
     return _sha256({key: value for key, value in told.items() if key not in other})

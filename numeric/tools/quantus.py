@@ -22,7 +22,7 @@ class FromEmbeddings(nn.Module):
         self.training = model.training
 
     def forward(self, x: Tensor) -> Tensor:
-        logits: Tensor = self.model(inputs_embeds=x.to(self.model.dtype)).logits
+        logits: Tensor = self.model(inputs_embeds=x.to(self.model.device, self.model.dtype)).logits
         return logits
 
     def embeddings(self, input_ids: Tensor) -> np.ndarray:
@@ -39,11 +39,13 @@ def explain(
     *,
     method: str | Composite = "attnlrp",
     epsilon: float = 0.0,
+    device: object = None,
 ) -> np.ndarray:
     """Returns relevance of words for the class of each text, in logits: (batch, token, 1).
 
     It is the share of words, ``share="word"`` of ``lrp_axioms.attribute``, because Quantus gives
-    and changes words.  Only methods by rules can explain embeddings.
+    and changes words.  Only methods by rules can explain embeddings.  ``device``, which Quantus
+    passes on, is not used: the model is explained where it is.
     Raises TypeError for another model, and the errors of ``lrp_axioms.propagation``.
     """
     if not isinstance(model, FromEmbeddings):
@@ -51,9 +53,9 @@ def explain(
             f"model is a {type(model).__name__}; pass FromEmbeddings(model) of "
             "lrp_axioms.numeric.tools.quantus to Quantus, and its embeddings(input_ids) as x_batch"
         )
-    device, dtype = model.model.device, model.model.dtype
-    x = torch.as_tensor(inputs, device=device, dtype=dtype).clone().requires_grad_()
-    labels = torch.as_tensor(targets, device=device, dtype=torch.int64)
+    here = {"device": model.model.device}
+    x = torch.as_tensor(inputs, **here, dtype=model.model.dtype).clone().requires_grad_()
+    labels = torch.as_tensor(targets, **here, dtype=torch.int64)
     with torch.enable_grad(), propagation(model.model, method, epsilon=epsilon):
         number = model(x).gather(1, labels[:, None]).sum()
         (c,) = torch.autograd.grad(number, x)

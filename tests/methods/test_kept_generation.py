@@ -142,6 +142,30 @@ def test_another_model_or_prompt_is_refused(lm, tmp_path):
         call(half, keep=tmp_path, max_new_tokens=2)
 
 
+def test_other_settings_of_the_model_that_writes_are_refused(lm, tmp_path, monkeypatch):
+    call(lm, keep=tmp_path, max_new_tokens=2)
+    call(lm, keep=tmp_path, max_new_tokens=2)
+    monkeypatch.setattr(lm.model.generation_config, "repetition_penalty", 1.3)
+    with pytest.raises(ValueError, match="generation_config of the model changed"):
+        call(lm, keep=tmp_path, max_new_tokens=2)
+    call(lm, keep=tmp_path / "given", answer="pen")
+    monkeypatch.undo()
+    call(lm, keep=tmp_path / "given", answer="pen")
+
+
+def test_a_call_that_is_refused_keeps_no_text(lm, tmp_path):
+    lm.model.train()
+    try:
+        with pytest.raises(ValueError, match="train mode"):
+            call(lm, keep=tmp_path, max_new_tokens=2)
+    finally:
+        lm.model.eval()
+    for how, error in (({"method": "lpr"}, ValueError), ({"steps": 3}, TypeError)):
+        with pytest.raises(error, match=r"unknown method|has no option"):
+            call(lm, keep=tmp_path, max_new_tokens=2, **how)
+    assert not [*tmp_path.iterdir()]
+
+
 def test_a_hook_that_no_digest_sees_is_refused(lm, tmp_path):
     call(lm, keep=tmp_path, max_new_tokens=2)
     hook = lm.model.model.layers[0].mlp.register_forward_hook(lambda _m, _a, out: 1.001 * out)

@@ -6,6 +6,7 @@ or "".  It is a program of its own because ``tests.support.second_device`` chang
 
 import copy
 import json
+import tempfile
 import warnings
 from dataclasses import replace
 from functools import partial
@@ -28,6 +29,7 @@ from numeric.methods.catalogue import METHODS
 from numeric.models.inputs import prepare
 from numeric.models.places import numbered_layers
 from numeric.targets import answer, log_probability, logit, span
+from numeric.tools.quantus import FromEmbeddings
 from tests.support import cases
 from tests.support.cases import DECODERS, tokens_of
 from tests.support.second_device import MIXED, PLACE, Elsewhere, There
@@ -56,6 +58,12 @@ def acting(model, _inputs, **options):
     assert found.png()
     assert [*found.terminal()]
     return [found.relevance, found.target, found.logit, found.residual, *found.details.values()]
+
+
+def of_words(model, inputs):
+    """Logits of word embeddings that came as NumPy arrays."""
+    module = FromEmbeddings(model)
+    return module(torch.from_numpy(module.embeddings(inputs["input_ids"]))).detach()
 
 
 def mixes(model, inputs):
@@ -110,6 +118,17 @@ def written(model, _inputs):
     return [found.relevance, found.logit, found.residual]
 
 
+def resumed(model, _inputs):
+    """A kept text of more rows than share a forward pass, explained again."""
+    tokenizer, words = tokens_of(6)
+    torch.manual_seed(0)
+    writer = LlamaForCausalLM(model.config).double().eval().to(model.device)
+    with tempfile.TemporaryDirectory() as folder:
+        call = partial(explain_generation, writer, tokenizer, words, answer=words + words[2:])
+        found, again = call(keep=folder), call(keep=folder)
+    return [found.relevance, again.relevance, again.logit, again.residual]
+
+
 def measured(model, _inputs):
     """The columns that rows of the experiments keep of two sentences."""
     classifier = models.load(device=model.device)
@@ -129,6 +148,7 @@ EVERYWHERE = {
 }
 FULLY = EVERYWHERE | {
     **{name: partial(explained, method=name) for name in METHODS if name not in EVERYWHERE},
+    "embeddings": lambda model, inputs: [of_words(model, inputs)],
     "stabilised": partial(explained, epsilon=1e-3),
     "word": partial(explained, share="word"),
     "inside": lambda model, inputs: explained(model, inputs, at=numbered_layers(model)),
@@ -157,11 +177,12 @@ def without(*names):
     return {name: case for name, case in FULLY.items() if name not in names}
 
 
-EAGER = ("audit", "rows", "written")  # cases that need scores to be seen
+EAGER = ("audit", "rows", "written", "resumed")  # cases that need scores to be seen
 NUMBERS = ("softmax errors", *EAGER)  # cases that end in NumPy, and so on the CPU
 OF_ENCODERS = ("softmax errors",)
 OF_TEXT = (
-    "loo", "deletion", "replacement", "copies in float32", "curves", "integrated-gradients",
+    "loo", "embeddings", "deletion", "replacement", "copies in float32", "curves",
+    "integrated-gradients",
     "padding as baseline", "mask-relevance", "budgeted-loo", "atman", "shapley",
     "interactions", "interactions, estimated", "levels",
     "loo of another class", "integrated-gradients of another class",
@@ -178,7 +199,7 @@ BY_FAMILY |= {
     "llama": without(
         *OF_ENCODERS, *ALIKE, "attention-rollout", "attention-rollout of another class"
     )
-    | {"audit": audited, "written": written}
+    | {"audit": audited, "written": written, "resumed": resumed}
     | {
         "next tokens": partial(several, make=LlamaForCausalLM, targets=[logit(7, at=-2), span(-2)]),
         "shared prefix": shared,
