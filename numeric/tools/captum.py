@@ -24,15 +24,20 @@ with require("captum"):
 class LRP(Attribution):
     """``lrp_axioms.attribute`` by the interface of Captum.
 
-    ``method``, ``options`` and errors as in ``lrp_axioms.attribute``.
+    ``method``, ``tokenizer``, ``options`` and errors as in ``lrp_axioms.attribute``.
     """
 
     def __init__(
-        self, model: PreTrainedModel, method: str | Composite = "attnlrp", **options: Any
+        self,
+        model: PreTrainedModel,
+        method: str | Composite = "attnlrp",
+        *,
+        tokenizer: PreTrainedTokenizerBase | None = None,
+        **options: Any,
     ) -> None:
         resolve(method, options)
         super().__init__(model)
-        self.method, self.options = method, options
+        self.method, self.tokenizer, self.options = method, tokenizer, options
 
     @property
     def multiplies_by_inputs(self) -> bool:
@@ -52,11 +57,18 @@ class LRP(Attribution):
         one per example; a pair (column, label), or one per example, for heads with a row per token;
         or a ``Target`` of ``lrp_axioms.numeric.targets``.  None is the model's prediction.
         With ``return_convergence_delta`` also the delta of ``compute_convergence_delta``.
+        Raises ValueError for a text with an image, whose relevance has two shapes.
         """
         arguments = _name_arguments(self.forward_func, inputs, additional_forward_args)
+        given = {"tokenizer": self.tokenizer, **self.options}
         found = lrp_axioms.attribute(
-            self.forward_func, arguments, self.method, target_of(target), **self.options
+            self.forward_func, arguments, self.method, target_of(target), **given
         )
+        if found.patches is not None:
+            raise ValueError(
+                "a text with an image has relevance of tokens and of patches, and Captum takes "
+                "one tensor: call lrp_axioms.attribute"
+            )
         relevance = (found.relevance,) if isinstance(inputs, tuple) else found.relevance
         return (relevance, -found.residual) if return_convergence_delta else relevance
 
@@ -77,9 +89,10 @@ class LRP(Attribution):
         arguments = _name_arguments(self.forward_func, inputs, additional_forward_args)
         parts = attributions if isinstance(attributions, tuple) else (attributions,)
         with torch.no_grad():
-            output = self.forward_func(**arguments)
-            number = read(self.forward_func, arguments, output, target_of(target))
-        return sum(part.flatten(1).sum(dim=1) for part in parts) - number
+            output = self.forward_func(**_beside(self.forward_func, arguments))
+            how = {"tokenizer": self.tokenizer}
+            number = read(self.forward_func, arguments, output, target_of(target), **how)
+        return sum(part.flatten(1).sum(dim=1).to(number.device) for part in parts) - number
 
 
 class LanguageModelLRP(LayerGradientXActivation):
@@ -137,7 +150,7 @@ def records(
     if found.target.ndim != 1:
         raise ValueError("the explanation is of a sum; pass that of one class of each text")
     with torch.no_grad():
-        logits = model(**inputs).logits
+        logits = model(**_beside(model, inputs)).logits
     several = getattr(model.config, "problem_type", None) == "multi_label_classification"
     probability, predicted = (logits.sigmoid() if several else logits.softmax(dim=1)).max(dim=1)
     labels: Any = model.config.id2label
@@ -177,6 +190,11 @@ def _at(*indices: Any) -> Target:
         raise ValueError(f"target has {len(indices)} indices; pass (column, label)")
     column, label = indices
     return logit(label, at=column)
+
+
+def _beside(model: PreTrainedModel, given: Mapping[str, Any]) -> dict[str, Any]:
+    """Moves tensors to the device of the model, as ``attribute`` does."""
+    return {k: x.to(model.device) if isinstance(x, Tensor) else x for k, x in given.items()}
 
 
 def _name_arguments(

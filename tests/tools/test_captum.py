@@ -11,6 +11,7 @@ import torch
 from axioms.composites import GRADIENT_X_INPUT
 from numeric import attribute
 from numeric.targets import OWN, log_probability, logit, span
+from tests.census.build import MIXED, with_inputs
 from tests.support import cases
 from tests.support.cases import close
 from tests.support.tools import PROMPT, TEXT, bert, language_model, loaded
@@ -81,6 +82,15 @@ def test_targets_of_captum_are_targets(for_captum, target, want):
     assert torch.equal(got, attribute(model, {"input_ids": ids}, target=want).relevance)
 
 
+def test_a_tokenizer_finds_the_mask_as_for_attribute(for_captum, tokenizer):
+    model, ids = bert("MaskedLM"), torch.tensor([[2, 7, tokenizer.mask_token_id, 3]])
+    model.config.mask_token_id = None
+    lrp = for_captum.LRP(model, tokenizer=tokenizer)
+    got, delta = lrp.attribute(ids, return_convergence_delta=True)
+    assert torch.equal(got, attribute(model, {"input_ids": ids}, tokenizer=tokenizer).relevance)
+    close(lrp.compute_convergence_delta(got, ids), delta)
+
+
 def test_what_captum_cannot_pass_on_is_refused(for_captum):
     model, inputs = cases.family("bert")
     ids = inputs["input_ids"]
@@ -90,6 +100,10 @@ def test_what_captum_cannot_pass_on_is_refused(for_captum):
         for_captum.LanguageModelLRP(language_model(), steps=3)
     with pytest.raises(ValueError, match="inputs has 2 tensors; pass the ids"):
         for_captum.LRP(model).attribute((ids, ids))
+    mixed, given = with_inputs("llava", MIXED)
+    of_image = given["pixel_values"], given["attention_mask"]
+    with pytest.raises(ValueError, match="relevance of tokens and of patches"):
+        for_captum.LRP(mixed).attribute(given["input_ids"], None, of_image)
     with pytest.raises(ValueError, match="target has 3 indices"):
         for_captum.LRP(model).attribute(ids, (1, 2, 3))
     with pytest.raises(ValueError, match="LlamaForCausalLM: pass a classifier of whole texts"):

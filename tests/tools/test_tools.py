@@ -97,7 +97,7 @@ def test_quantus_gets_the_share_of_words(name, share, method):
     ids = inputs["input_ids"][:1]
     module = FromEmbeddings(model)
     x = module.embeddings(ids)
-    got = explain(module, x, np.array([2]), method=method)
+    got = explain(module, x, np.array([2]), method=method, device="cpu")  # as Quantus asks
     assert got.shape == (1, ids.shape[1], 1)
     want = attribute(model, {"input_ids": ids}, method, 2, share=share).relevance
     close(torch.from_numpy(got[..., 0]), want)
