@@ -25,15 +25,15 @@ background:rgba({{ t.colour }}){{ t.line }}">{{ t.token }}</span>
 """A cell of a notebook: styles are inline, and its colours show on light and dark alike."""
 
 
-def heat_maps(method: str, samples: Sequence[tuple[str, Lines]], left: int) -> str:
+def heat_maps(method: str, samples: Sequence[tuple[str, Lines]], left: int, legend: str) -> str:
     """Draws samples, each with a line about it; a token without a name is its position.
 
-    ``left`` is the number of samples that are not shown.
+    ``left`` is the number of samples that are not shown, and ``legend`` explains the colours.
     """
     facts = {
         "method": method,
         "samples": [{"about": about, "tokens": _shade_tokens(lines)} for about, lines in samples],
-        "legend": render.legend("target"),
+        "legend": legend,
         "more": f" {left} more samples are not shown." if left else "",
     }
     return printable(CELLS.render(facts))

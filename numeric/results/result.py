@@ -79,14 +79,17 @@ class Attribution:
 
     def _repr_html_(self) -> str:
         samples = [(self.about(n), self.lines(n)) for n in range(len(self.relevance))[:SHOWN]]
-        return cells.heat_maps(self.method, samples, max(0, len(self.relevance) - SHOWN))
+        left = max(0, len(self.relevance) - SHOWN)
+        return cells.heat_maps(self.method, samples, left, legend_of(self))
 
     def about(self, sample: int) -> str:
         """Names the explained number of one example, and how much of it tokens miss."""
+        if self.method == ROLLOUT:
+            return "shares of attention"
         logit, residual = self.logit[sample], self.residual[sample]
         seen = "" if self.patches is None else f", image {self.patches[sample].sum():+z.4f}"
-        lost = "" if self.method == ROLLOUT else f", residual {residual:+z.4f}"
-        return f"target {self.target[sample].tolist()}: logit {logit:+z.4f}{seen}{lost}"
+        said = f"logit {logit:+z.4f}{seen}, residual {residual:+z.4f}"
+        return f"target {self.target[sample].tolist()}: {said}"
 
     def lines(self, sample: int) -> list[tuple[int, str | None, float]]:
         """Lists position, token and relevance of one example; no padding if tokens are known."""
@@ -241,10 +244,17 @@ def section(
     tokens = readable([str(n) if token is None else token for n, token, _ in lines])
     relevance = [value for *_, value in lines]
     title = f"{a.method}: why {why or f'target {a.target[sample].tolist()}'}?"
-    legend = render.legend(explains)
     if a.method == ROLLOUT:
-        title, legend = f"{ROLLOUT}: where the model attends", "Red: the larger share of attention."
-    return render.Section(tokens, relevance, title, _caption(a, sample, number), legend, maps)
+        title = f"{ROLLOUT}: where the model attends"
+    caption, legend = _caption(a, sample, number), legend_of(a, explains)
+    return render.Section(tokens, relevance, title, caption, legend, maps)
+
+
+def legend_of(a: Attribution, explains: str = "target") -> str:
+    """Explains the colours of a result."""
+    if a.method == ROLLOUT:
+        return "Red: the larger share of attention."
+    return render.legend("similarity" if "measure" in a.options else explains)
 
 
 def _caption(a: Attribution, sample: int, number: str) -> str:

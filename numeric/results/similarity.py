@@ -1,6 +1,7 @@
 """The explanation of a similarity: relevance of the tokens of two texts, and of their pairs."""
 
 from dataclasses import dataclass, replace
+from pathlib import Path
 from typing import ClassVar, Self
 
 from torch import Tensor
@@ -30,6 +31,14 @@ class Similarity(Attribution):
         measure, text = self.options["measure"], "ab"[sample]
         logit, residual = self.logit[sample], self.residual[sample]
         return f"{text}: {measure} {logit:+z.4f}, residual {residual:+z.4f}"
+
+    @classmethod
+    def load(cls, path: str | Path) -> Attribution:
+        """Reads a file of ``save``.  Raises ValueError for any other, as of another result."""
+        found = super().load(path)
+        if "measure" not in found.options or len(found.relevance) != 2:
+            raise ValueError(f"{path} holds no similarity; call Attribution.load")
+        return found
 
     @property
     def similarity(self) -> float:

@@ -124,6 +124,13 @@ def test_all_forms_show_every_token_its_number_and_with_what_it_was_made(found, 
         assert {*colours([value for *_, value in found.lines(n)])} <= shown
 
 
+def test_shares_of_attention_are_no_logits_in_a_notebook(loaded):
+    found = explain(loaded.model, loaded.tokenizer, "a fine film", method="attention-rollout")
+    assert "shares of attention" in found._repr_html_()
+    assert "larger share" in found._repr_html_()
+    assert "logit" not in found._repr_html_()
+
+
 def test_a_picture_holds_letters_without_a_font_and_words_without_an_end(found):
     odd, values = ("映画", "$x$", "\n", "", "b" * 999), torch.linspace(-1, 1, 5)
     given = {"relevance": values[None], "tokens": (odd,), "target": torch.tensor([1])}

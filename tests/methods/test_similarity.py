@@ -160,6 +160,10 @@ def test_a_result_is_shown_saved_and_added_up_to_words(encoder, words, tmp_path)
     found.save(tmp_path / "found")
     assert torch.equal(Similarity.load(tmp_path / "found").pairs, found.pairs)
     assert type(Attribution.load(tmp_path / "found")) is Attribution
+    assert "speaks for the similarity" in found._repr_html_()
+    replace(Attribution.load(tmp_path / "found"), options={}).save(tmp_path / "other")
+    with pytest.raises(ValueError, match="other holds no similarity; call"):
+        Similarity.load(tmp_path / "other")
 
 
 def headed(encoder):
