@@ -24,6 +24,7 @@ from lrp_axioms.benchmarks.commands.explained import (
 )
 from lrp_axioms.benchmarks.commands.generated import prompts
 from lrp_axioms.benchmarks.sources.models import EMBEDDED, HEADS, Classifier
+from lrp_axioms.benchmarks.sources.pins import PINS
 from lrp_axioms.numeric.evaluation.correlation import pearson
 from lrp_axioms.numeric.methods.catalogue import METHODS, WITH_LEMMAS
 from lrp_axioms.numeric.models.facts import facts_of
@@ -235,18 +236,21 @@ def python(loaded: Classifier, asked: Asked) -> str:
         target = f"targets.answer({labels[0]}, {labels[1]})"
     dtype = str(loaded.model.dtype).removeprefix("torch.")
     by = "" if asked.unit == "token" else f".by({asked.unit!r}, tokenizer)"
-    call, loading, texts = "explain", "", [asked.given(loaded)]
+    call, texts = "explain", [asked.given(loaded)]
+    pin = PINS["models"].get(loaded.name)
+    loading = pinned = f", revision={pin!r}" if pin else ""
     read = f"tokenizer, {texts!r}"
     if found.cut:
         how = cutting(loaded, texts[0])
-        call, loading = "attribute", f", truncation_side={how.pop('truncation_side')!r}"
+        call, side = "attribute", how.pop("truncation_side")
+        loading += f", truncation_side={side!r}"
         options = "".join(f", {key}={value!r}" for key, value in how.items())
         read = f"tokenizer({texts!r}{options}, return_tensors='pt'), tokenizer=tokenizer"
     return (
         f"import transformers; from lrp_axioms import {call}; "
         "from lrp_axioms.numeric import targets\n"
         f"tokenizer = transformers.AutoTokenizer.from_pretrained(place := {place!r}{loading})\n"
-        f"model = transformers.{kind}.from_pretrained(place, dtype={dtype!r}).eval()\n"
+        f"model = transformers.{kind}.from_pretrained(place, dtype={dtype!r}{pinned}).eval()\n"
         f"found = {call}(model, {read}, method={asked.methods[0]!r}, target={target}){by}\n"
     )
 

@@ -77,21 +77,23 @@ def explain(
     by: Annotated[
         str,
         typer.Option(
-            help="With --generate: token, word, sentence, or segment.",
+            help="With --generate or --answer: token, word, sentence, or segment.",
             autocompletion=completing(generated.UNITS),
         ),
     ] = "token",
     contrast: Contrast = None,
     segment: Annotated[
         list[str] | None,
-        typer.Option(metavar="NAME=PART", help="With --generate: a part of the text; repeatable."),
+        typer.Option(
+            metavar="NAME=PART", help="With --generate or --answer: a part of the text; repeatable."
+        ),
     ] = None,
     keep: Annotated[
         Path | None,
         typer.Option(
-            help="With --generate: a folder for finished rows, from which a killed call goes on; "
-            "for several texts, it holds text-1, text-2 and so on, in a folder for each of several "
-            "methods."
+            help="With --generate or --answer: a folder for finished rows, from which a killed "
+            "call goes on; for several texts, it holds text-1, text-2 and so on, in a folder for "
+            "each of several methods."
         ),
     ] = None,
     budget: Annotated[

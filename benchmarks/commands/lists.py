@@ -29,7 +29,9 @@ def _named(method, said):
 
 def _about(method):
     yield _named(method, method.source)
-    for said in (f"{method.cost}; needs {method.needs}", f"conserves: {method.conserves}"):
+    options = ", ".join(f"{name}={default!r}" for name, default in method.options.items())
+    needs, conserves = f"{method.cost}; needs {method.needs}", f"conserves: {method.conserves}"
+    for said in (needs, conserves, f"options: {options}"):
         yield Padding(Text(said), (0, 0, 0, 2))
 
 

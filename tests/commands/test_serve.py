@@ -11,6 +11,7 @@ from transformers import AutoConfig, BertForSequenceClassification
 
 from axioms.pages import show
 from benchmarks.app import work
+from benchmarks.sources.pins import PINS
 from numeric import audit, evaluate, explain, explain_generation
 from numeric.targets import answer, logit
 from tests.support import folders
@@ -199,6 +200,12 @@ def test_a_probability_is_of_a_head_that_gives_some(settings, want, checkpoint, 
 def test_the_lines_of_python_give_the_same_numbers(served, unit):
     ask = question("cp-lrp", text="unforgettably tedious keys", unit=unit)
     assert run_python(served, ask) == pytest.approx(served.rows(ask)["cp-lrp"]["relevance"])
+
+
+def test_the_lines_of_python_load_the_pinned_revision(served, monkeypatch):
+    monkeypatch.setitem(PINS["models"], served.loaded.name, "95f0")
+    _, lines, _ = served.post("/python", question("cp-lrp"))
+    assert lines.decode().count("revision='95f0'") == 2
 
 
 def test_files_are_the_ones_that_the_command_writes(served):
