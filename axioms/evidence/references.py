@@ -206,13 +206,10 @@ def _exponentials(z: Matrix) -> More:
     return {"exp": z.applyfunc(sp.exp)}
 
 
-def _inputs(*operands: Matrix) -> list[Step]:
-    return [(INPUT, NONE, [], {"value": operand}) for operand in operands]
-
-
 def _one(op: str, rule: str, operands: Sequence[Matrix], more: More) -> list[Step]:
     """A graph of one operation."""
-    return [*_inputs(*operands), (op, rule, [*range(len(operands))], more)]
+    inputs: list[Step] = [(INPUT, NONE, [], {"value": x}) for x in operands]
+    return [*inputs, (op, rule, [*range(len(operands))], more)]
 
 
 def _linear(rule: str, x: Matrix, w: Matrix, relevance: Matrix, **given: Any) -> list[Step]:

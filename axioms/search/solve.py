@@ -46,27 +46,24 @@ class _Undecided(Exception):
     """z3 does not decide in time."""
 
 
-def search(
-    template: Template, axioms: Iterable[str], *, listed: int = LISTED, seconds: float = SECONDS
-) -> Found:
+def search(template: Template, axioms: Iterable[str], *, seconds: float = SECONDS) -> Found:
     """Finds the rules of ``template`` that obey ``axioms``, and confirms each at points.
 
     axioms: keys of ``AXIOMS`` for the operation
-    listed: number of rules in an incomplete list
     seconds: time of z3 for the whole search
     """
     names, until = list(dict.fromkeys(axioms)), time.monotonic() + seconds
     asked = [AXIOMS[template.operation][name] for name in names]
     plain = _System.of(replace(template, signs=False), asked, until)
     system = _System.of(template, asked, until) if template.signs else plain
-    found, ends = _first(plain.solutions({}, []), listed)
+    found, ends = _first(plain.solutions({}, []), LISTED)
     if found and ends == ALL and template.signs:
         corners = ALONE[template.operation]
         extended = (
             system.solutions({s: each[s] for s, each in zip(corners, chosen, strict=True)}, found)
             for chosen in product(found, repeat=len(corners))
         )
-        others, ends = _first(chain.from_iterable(extended), listed - len(found))
+        others, ends = _first(chain.from_iterable(extended), LISTED - len(found))
         found = found + others
     rules = sorted(map(_rule, found), key=lambda rule: (len(str(rule)), str(rule)))
     for rule in rules:

@@ -248,17 +248,14 @@ def note_unknown(loaded, texts: Sequence[str]) -> None:
 
 def unknown(tokenizer, text: str) -> list[str]:
     """Returns the words of a text that the tokenizer reads as its unknown token."""
-    if tokenizer.unk_token_id is None:
+    unk, id_of = tokenizer.unk_token_id, tokenizer.convert_tokens_to_ids
+    if unk is None:
         return []
     if not tokenizer.is_fast:
-        return [x for x in tokenizer.tokenize(text) if _id(tokenizer, x) == tokenizer.unk_token_id]
+        return [x for x in tokenizer.tokenize(text) if id_of(x) == unk]
     from lrp_axioms.numeric.models.texts import tokenized
 
     read = tokenized(tokenizer, text, return_offsets_mapping=True)
     places = zip(read["input_ids"], read["offset_mapping"], strict=True)
-    words = [text[a:b] for number, (a, b) in places if number == tokenizer.unk_token_id]
+    words = [text[a:b] for number, (a, b) in places if number == unk]
     return [word for word in words if word not in ("", tokenizer.unk_token)]
-
-
-def _id(tokenizer, token):
-    return tokenizer.convert_tokens_to_ids(token)

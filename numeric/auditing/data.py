@@ -1,7 +1,7 @@
 """An audit as plain data, which is written as JSON and shown by terminal and page."""
 
 import platform
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from importlib.metadata import version
 from itertools import groupby
@@ -10,7 +10,7 @@ from typing import Any
 from lrp_axioms.axioms.audit import Structure, Verdict
 from lrp_axioms.axioms.graph import Node
 from lrp_axioms.numeric.auditing import ledger as ledgers
-from lrp_axioms.numeric.auditing.accounts import Audit, cause_of
+from lrp_axioms.numeric.auditing.accounts import Audit
 from lrp_axioms.numeric.auditing.draft import Depth
 
 SCHEMA = 2
@@ -67,23 +67,17 @@ def plain(audit: Audit, subject: Subject, *, worst: int = 10) -> dict[str, Any]:
             for token, r in zip(subject.tokens, audit.relevance, strict=True)
         ],
         "causes": audit.by_cause(),
-        "kinds": _by_kind(audit.ledger.lines),
+        "kinds": audit.by_kind(),
         "stages": list(_stages(audit, numbers)),
         "leaves": [
             {"name": leaf.name, "role": leaf.attributes["role"], "relevance": float(r.sum())}
             for leaf, r in audit.ledger.leaves.items()
         ],
-        "operations": [_operation(number, line) for number, line in enumerate(audit.ledger.lines)],
+        "operations": [_operation(number, line) for number, line in enumerate(audit.named())],
         "worst": [numbers[line.node] for line in audit.worst(worst)],
         "verdicts": [_verdict(verdict, numbers) for verdict in audit.verdicts],
         "structure": _structure(audit.structure),
     }
-
-
-def absorbed(line: ledgers.Line) -> dict[str, float]:
-    """Returns absorbed relevance by cause, the numerical rest included."""
-    named = {cause_of(line, cause): amount for cause, amount in line.absorbed.items()}
-    return named | {ledgers.NUMERICAL: line.numerical}
 
 
 def _operation(number: int, line: ledgers.Line) -> dict[str, Any]:
@@ -96,7 +90,7 @@ def _operation(number: int, line: ledgers.Line) -> dict[str, Any]:
         "layer": line.node.attributes["depth"],
         "shape": list(line.node.attributes["shape"]),
         "arrived": line.arrived,
-        "absorbed": absorbed(line),
+        "absorbed": {**line.absorbed, ledgers.NUMERICAL: line.numerical},
         "passed": line.passed,
     }
 
@@ -104,20 +98,6 @@ def _operation(number: int, line: ledgers.Line) -> dict[str, Any]:
 def _place(node: Node) -> dict[str, str]:
     origin = node.origin
     return {"module": origin.module if origin else "", "line": origin.line if origin else ""}
-
-
-def _sum(lines: Iterable[ledgers.Line]) -> dict[str, float]:
-    total: dict[str, float] = {}
-    for line in lines:
-        for cause, amount in absorbed(line).items():
-            total[cause] = total.get(cause, 0) + amount
-    return total
-
-
-def _by_kind(lines: Sequence[ledgers.Line]) -> dict[str, dict[str, float]]:
-    kinds = dict.fromkeys(line.kind for line in lines)
-    table = {kind: _sum(line for line in lines if line.kind == kind) for kind in kinds}
-    return dict(sorted(table.items(), key=lambda item: -sum(map(abs, item[1].values()))))
 
 
 def _stages(audit: Audit, numbers: Mapping[Node, int]) -> Iterator[dict[str, Any]]:
@@ -129,11 +109,11 @@ def _stages(audit: Audit, numbers: Mapping[Node, int]) -> Iterator[dict[str, Any
     """
     runs = [
         (layer, list(lines))
-        for layer, lines in groupby(audit.ledger.lines, lambda line: line.node.attributes["depth"])
+        for layer, lines in groupby(audit.named(), lambda line: line.node.attributes["depth"])
     ]
     arrived = audit.ledger.started
     for place, (layer, lines) in enumerate(runs):
-        causes = _sum(lines)
+        causes = ledgers.totals(lines, lambda _: None)[None]
         passed = arrived - sum(causes.values())
         yield {
             "name": _stage_name(layer, place, len(runs)),

@@ -59,13 +59,10 @@ def by_bias(node: Node, xs: Arrays, z: Array, r: Array, eps: float) -> Array:
     return share(r, z, eps) * _bias(node, xs)
 
 
-def _fixed(node: Node, xs: Sequence[np.ndarray]) -> list[np.ndarray]:
-    return [x for x, arg in zip(xs, node.args, strict=True) if arg.op == PARAMETER]
-
-
 def by_fixed_term(node: Node, xs: Arrays, z: Array, r: Array, eps: float) -> Array:
     part = share(r, z, eps)
-    return sum((part * x for x in unmask(_fixed(node, xs))), np.zeros(1))
+    fixed = [x for x, arg in zip(xs, node.args, strict=True) if arg.op == PARAMETER]
+    return sum((part * x for x in unmask(fixed)), np.zeros(1))
 
 
 @np.errstate(over="ignore")
