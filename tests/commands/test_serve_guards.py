@@ -43,10 +43,6 @@ FAULTS = {
     "a unit that is no name": (question("loo", unit=["a"]), "unit ['a']: pass token, word"),
     "half a character": (question("loo", text="\ud800 film"), "half a character"),
     "half a character as a target": (question("loo", target="\ud800"), "target '\\ud800': half"),
-    "half as a contrast": (
-        question("loo", contrast="\ud800"),
-        "contrast '\\ud800': half",
-    ),
     "many tokens": (question("loo", text="film " * 600), "choose to cut the text"),
 }
 

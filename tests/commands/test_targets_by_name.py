@@ -24,17 +24,6 @@ def _in_the_folder_of_heads(heads, monkeypatch):
     monkeypatch.chdir(heads)
 
 
-def test_a_budget_of_passes_is_that_of_the_method(told):
-    text = "a fine film . a dull film . soup"
-    (found,) = told("explain", "masked", f"{text} [MASK]", "--method", "loo", "--budget", 5)[
-        "texts"
-    ]
-    of = model_of("masked"), words("masked"), [f"{text} [MASK]"]
-    want = explain(*of, method="loo", budget=5)
-    assert found["relevance"] == want.relevance[0].tolist()
-    assert len(set(found["relevance"])) < len(set(explain(*of, method="loo").relevance[0].tolist()))
-
-
 def test_a_budget_of_tokens_is_that_of_the_method(told):
     text = "not a bad film"
     (found,) = told("explain", "embedded", text, "--method", "budgeted-loo", "--budget", 2)["texts"]
@@ -42,15 +31,6 @@ def test_a_budget_of_tokens_is_that_of_the_method(told):
     want = explain(loaded.model, loaded.tokenizer, [text], method="budgeted-loo", budget=2)
     assert found["relevance"] == want.relevance[0].tolist()
     assert want.details["passes"].tolist() == [2]
-
-
-def test_a_budget_is_of_what_is_generated_too(told):
-    call = ["explain", "embedded-lm", "anna apple bert pen ; anna", "--generate", 1]
-    (found,) = told(*call, "--method", "loo", "--budget", 4)["texts"]
-    loaded = models.load("embedded-lm")
-    options = {"max_new_tokens": 1, "method": "loo", "budget": 4}
-    want = explain_generation(loaded.model, loaded.tokenizer, call[2], **options)
-    assert found["relevance"] == want.relevance.tolist()
 
 
 def test_a_contrast_and_segments_are_of_what_is_generated(told):

@@ -10,7 +10,6 @@ from axioms import kinds
 from axioms.composites import (
     ATTNLRP,
     CP_LRP,
-    GRADIENT_X_INPUT,
     Composite,
     UnassignedOperation,
     bypass_softmax,
@@ -212,12 +211,6 @@ def test_overrides_reach_their_layer_and_their_module():
     distinct = [trunk, both, *single]
     for n, one in enumerate(distinct):
         assert all(np.abs(one - other).max() > 1e-6 for other in distinct[:n])
-
-
-def test_the_gradient_is_no_rule_of_the_reference():
-    _, model = tiny()
-    with pytest.raises(UnassignedOperation, match="classifier: 'gradient' is not implemented"):
-        bert_relevance.relevance(model, IDS, composite=GRADIENT_X_INPUT)
 
 
 def test_an_operation_without_a_rule_is_named():
