@@ -140,6 +140,8 @@ def _gradient_sizes(classifier, data, shard, target, held):
     inputs, _ = text.in_batch(classifier, data, shard)
     try:
         found = attribute(classifier.model, inputs, GRADIENTS["held" if held else "true"], target)
+    except amplification.FULL:
+        raise
     except amplification.NO_GRADIENT:
         return None
     return found.relevance.abs().sum(dim=1).cpu()

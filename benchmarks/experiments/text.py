@@ -57,7 +57,12 @@ def check(classifier: Classifier, data: Texts, needed: Sequence[Row] = ()) -> di
     attribute(classifier.model, in_batch(classifier, data, [0])[0])
     few = " ".join(data.texts[0].split(maxsplit=FEW)[:FEW])
     start = replace(data, texts=(few,), labels=data.labels[:1])
-    inputs = prepare(classifier.model, in_batch(classifier, start, [0])[0]).arguments()
+    try:
+        first, _ = in_batch(classifier, start, [0])
+    except ValueError:  # such as "good film [SEP]", which is no text of its own
+        start = data.first(1)
+        first, _ = in_batch(classifier, start, [0])
+    inputs = prepare(classifier.model, first).arguments()
     timed = partial(alternate, clock=time.process_time, device=classifier.model.device, warm_up=0)
     forward = torch.inference_mode()(partial(classifier.model, **inputs))
     one_pass = min(timed({"forward": forward}, repeats=3)["forward"])
@@ -275,7 +280,7 @@ def in_batch(classifier, data, shard):
     padding = len({len(each["input_ids"]) for each in tokens}) > 1  # else no token to pad with
     # Padding on the left would shift positions that count columns.
     side = "left" if reads_end(classifier.model) else "right"
-    how = {"padding": padding, "padding_side": side}
+    how = {"padding": padding, "padding_side": side, "return_attention_mask": True}
     words, borrows = classifier.tokenizer, padding and classifier.tokenizer.pad_token is None
     try:
         if borrows:

@@ -183,17 +183,18 @@ class _Crew:
                 self._lost(worker, waiting, error)
                 continue
             item = self.workers[worker].pop(task)
+            self.losses.pop(item and item[0], None)
             if item is not None:
-                self.losses.pop(item[0], None)
                 yield item[0], result
 
     def _lost(self, worker, waiting, error):
         items = list(self.workers.pop(worker).values())
         self.ray.kill(worker)
+        works = any(None not in tasks.values() for tasks in self.workers.values())
         for item in items:
             name = item and item[0]
             self.losses[name] += 1
-            if self.losses[name] > RETRIES:
+            if self.losses[name] > RETRIES and not (item is None and works):
                 raise _given_up(item, error) from error
         waiting.extendleft(item for item in reversed(items) if item is not None)
 

@@ -100,6 +100,10 @@ def stream(
         raise ValueError(f"{place}: {said}; pass another file") from error
     except ValueError as error:
         raise ValueError(f"{place}: {error}") from error
+    except Exception as error:  # a library for each protocol, as in _open
+        if not is_url(place) or isinstance(error, MemoryError):
+            raise
+        raise ValueError(f"{place} broke off ({error}); run the command again") from error
     faults.check(place, advice)
 
 

@@ -2,6 +2,8 @@
 
 import hashlib
 import json
+from collections.abc import Mapping
+from typing import Any
 
 import torch
 from transformers import GenerationConfig, PreTrainedConfig, PreTrainedTokenizerBase
@@ -25,8 +27,10 @@ def of_tokenizer(tokenizer: PreTrainedTokenizerBase) -> str:
         places = ("name_or_path", "vocab_file", "merges_file")  # where it was read from
         given = {key: str(x) for key, x in tokenizer.init_kwargs.items() if key not in places}
         rules = {"class": type(tokenizer).__name__, "vocab": tokenizer.get_vocab(), "init": given}
-    sides = [tokenizer.padding_side, tokenizer.truncation_side]
-    return _sha256([rules, tokenizer.special_tokens_map, sides])
+        merges: Mapping[Any, int] = getattr(tokenizer, "bpe_ranks", {})
+        rules["merges"] = sorted((rank, *pair) for pair, rank in merges.items())
+    makes = [tokenizer.padding_side, tokenizer.truncation_side, tokenizer.model_input_names]
+    return _sha256([rules, tokenizer.special_tokens_map, makes])
 
 
 def of_config(config: PreTrainedConfig | GenerationConfig) -> str:

@@ -77,6 +77,18 @@ def test_a_batch_gives_the_logits_of_each_text_alone(loaded, case, side):
             assert found[row].tolist() == pytest.approx(alone.tolist(), abs=1e-9)
 
 
+def test_a_tokenizer_that_makes_no_mask_is_asked_for_one(loaded):
+    loaded.tokenizer.model_input_names = ["input_ids"]
+    inputs, _ = text.in_batch(loaded, text.read(loaded, TEXTS), range(len(TEXTS.texts)))
+    lengths = [len(loaded.tokenizer(x)["input_ids"]) for x in TEXTS.texts]
+    assert len({*lengths}) > 1
+    assert inputs["attention_mask"].sum(dim=1).tolist() == lengths
+
+
+def test_a_special_token_behind_the_first_words_is_no_fault(loaded):
+    text.check(loaded, replace(TEXTS, texts=("good film [SEP] bad film", *TEXTS.texts[1:])))
+
+
 @pytest.mark.parametrize(("kind", "batches"), [
     ("DebertaV2ForTokenClassification", TOGETHER), ("DebertaV2ForQuestionAnswering", TOGETHER),
     ("DebertaV2ForMaskedLM", TOGETHER), ("GPT2LMHeadModel", TOGETHER),

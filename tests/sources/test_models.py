@@ -7,6 +7,7 @@ import subprocess
 import sys
 import textwrap
 from pathlib import Path
+from types import SimpleNamespace
 
 import pytest
 import torch
@@ -68,9 +69,18 @@ def test_the_digest_of_a_tokenizer_is_of_how_texts_become_tokens(checkpoint, edi
         AutoTokenizer.from_pretrained(checkpoint, do_lower_case=False),
         AutoTokenizer.from_pretrained(checkpoint, mask_token="[UNK]"),
         AutoTokenizer.from_pretrained(checkpoint, truncation_side="left"),
+        AutoTokenizer.from_pretrained(checkpoint, model_input_names=["input_ids"]),
     ]
     found = {first.tokenizer_sha256, *map(digests.of_tokenizer, others)}
     assert len(found) == 1 + len(others)
+
+
+def test_the_digest_of_a_slow_tokenizer_is_of_its_merges_too():
+    plain = {"is_fast": False, "init_kwargs": {}, "get_vocab": dict, "special_tokens_map": {}}
+    plain |= dict.fromkeys(("padding_side", "truncation_side", "model_input_names"))
+    ranks = [{}, {("a", "b"): 0, ("b", "c"): 1}, {("b", "c"): 0, ("a", "b"): 1}]
+    found = {digests.of_tokenizer(SimpleNamespace(**plain, bpe_ranks=x)) for x in ranks}
+    assert len(found) == len(ranks)
 
 
 def test_the_digest_of_a_config_is_of_what_the_model_computes_not_of_where_it_was(checkpoint):

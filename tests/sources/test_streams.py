@@ -76,6 +76,20 @@ def test_a_query_hides_no_suffix(monkeypatch):
         assert list(streams.texts(f"https://host/{name}")) == TEXTS
 
 
+def test_an_address_that_breaks_off_says_so(monkeypatch):
+    class Broken(io.BytesIO):
+        def readable(self):
+            raise LookupError("403 Forbidden")
+
+        read = readline = read1 = readinto = lambda self, *_: self.readable()
+
+    monkeypatch.setattr(fsspec, "open", lambda _url: SimpleNamespace(open=Broken))
+    for name in ("a.txt", "a.csv", "a.jsonl.gz", "a.parquet"):
+        said = rf"^https://host/{name} broke off \(403 Forbidden\); run the command again"
+        with pytest.raises(ValueError, match=said):
+            next(streams.texts(f"https://host/{name}"))
+
+
 def test_the_name_of_a_web_address_has_no_query():
     for place, name in {
         "https://host/a/b.csv?signature=secret": "b.csv",
