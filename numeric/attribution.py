@@ -170,6 +170,9 @@ def inputs_of(model: Any, tokenizer: Any, texts: str | Sequence[str | tuple[str,
     return inputs
 
 
+WARNED_WITH = ("epsilon", "share", "checkpoint")  # options of ``amplification.amplified``
+
+
 def run_method(
     model: PreTrainedModel,
     inputs: Mapping[str, Tensor],
@@ -203,7 +206,7 @@ def run_method(
                 found = [_check_result(model, batch, name, used, x, tokens) for x in of_targets]
             for target, each in zip(readout.targets if composite else [], found, strict=False):
                 one: Readout = replace(readout, targets=[target])
-                options = {key: used[key] for key in ("epsilon", "share") if key in used}
+                options = {key: used[key] for key in WARNED_WITH if key in used}
                 amplification.warn(
                     model, batch, one, composite, each.relevance, each.logit, **options
                 )

@@ -17,6 +17,7 @@ from lrp_axioms.numeric.methods.memory_budget import AUTO, check_batch_size
 from lrp_axioms.numeric.methods.pair_losses import Parts, estimated
 from lrp_axioms.numeric.models.checks import open_object, own_failures
 from lrp_axioms.numeric.models.inputs import prepare
+from lrp_axioms.numeric.models.texts import check_order
 from lrp_axioms.numeric.results.interactions import Interactions
 from lrp_axioms.numeric.results.words import UNITS, named_units
 from lrp_axioms.numeric.spelling import listed
@@ -58,6 +59,7 @@ def interactions(
     parts, and for all that ``explain``, Leave-One-Out and, with estimates, mask relevance refuse.
     """
     model, tokenizer = open_object(model, tokenizer)
+    check_order(model, tokenizer)
     _check(text, by, pairs, budget, seed)
     check_batch_size(batch_size)
     inputs, names, numbers = _parts_of(model, tokenizer, text, by)

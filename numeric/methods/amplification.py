@@ -1,7 +1,7 @@
 """Finds relevance that is far larger than the logit, and the operation that amplifies it most."""
 
 from collections.abc import Callable, Iterable, Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from contextvars import ContextVar
 from dataclasses import dataclass, field, replace
 from functools import cache, partial
@@ -27,6 +27,7 @@ from lrp_axioms.numeric.warning import warn_caller
 BESIDE_LOGIT = 20  # allowed: sum of |relevance| over |logit|
 BESIDE_GRADIENT = 20  # allowed: sum of |relevance| over sum of |gradient x input|
 BESIDE_HELD = 1  # the last with norms held: gradient x input before a norm sums to 0
+FULL = (MemoryError, torch.OutOfMemoryError)
 NO_GRADIENT = (UnassignedOperation, LookupError, RuntimeError, ValueError)
 """Errors of a model that has rules but no gradient."""
 WAITING = {does.ADD, does.SUBTRACT}  # roles that may be steps of a function
@@ -51,7 +52,13 @@ def left_out() -> Iterator[None]:
 
 def warn(*given: Any, **options: Any) -> None:
     """Warns once, for all rows that ``amplified`` finds."""
-    if not _left_out.get() and (said := amplified(*given, **options)):
+    if _left_out.get():
+        return
+    try:
+        said = amplified(*given, **options)
+    except FULL as error:
+        said = f"relevance was not tested for amplification, for want of memory ({error})"
+    if said:
         warn_caller(said, AmplifiedRelevance)
 
 
@@ -84,20 +91,23 @@ def amplified(
     *,
     epsilon: float = 0.0,
     share: str = "embedding",
+    checkpoint: bool = False,
 ) -> str:
     """Returns the warning about ``relevance``, (batch, token), of the one target, or "".
 
     Rows beyond ``BESIDE_LOGIT`` take a pass with norms held, rows beyond ``BESIDE_HELD`` a pass for
-    gradient x input, and rows beyond ``BESIDE_GRADIENT`` a third, for the place.
+    gradient x input, and rows beyond ``BESIDE_GRADIENT`` a third, for the place, which takes the
+    memory of all layers and is left out with ``checkpoint``.
     """
     rows = beside_logit(relevance, logit)
     if composite is None or not rows.any():
         return ""
-    few = sizes(model, *_only(rows, batch, readout), share)
+    few = sizes(model, *_only(rows, batch, readout), share, checkpoint=checkpoint)
     rows[rows.clone()] = amplified_rows(composite, relevance[rows], logit[rows], few)
     if not rows.any():
         return ""
-    return _told(model, batch, readout, composite, relevance, logit, rows, epsilon)
+    given = composite, relevance, logit, rows, epsilon
+    return _told(model, batch, readout, *given, whole=not checkpoint)
 
 
 def beside_logit(relevance: Tensor, logit: Tensor) -> Tensor:
@@ -152,15 +162,17 @@ def _told(
     logit: Tensor,
     rows: Tensor,
     epsilon: float = 0.0,
+    *,
+    whole: bool = True,
 ) -> str:
     """Tells of the worst of the amplified ``rows``, and of the place where it happens."""
     size = relevance.abs().sum(dim=1)
     worst = int(size.where(rows, 0).argmax())
     total, explained = size[worst].item(), logit[worst].item()
-    try:
-        where = _largest_gain(_steps(model, batch, readout, composite, epsilon, worst))
-    except NO_GRADIENT:
-        where = "the operation that amplifies it is unknown"
+    where = "the operation that amplifies it is unknown"
+    with suppress(*NO_GRADIENT):
+        if whole:
+            where = _largest_gain(_steps(model, batch, readout, composite, epsilon, worst))
     return (
         f"relevance of examples {rows.nonzero()[:, 0].tolist()} is amplified: in example {worst} "
         f"its sizes add up to {total:.4g}, but the logit is {explained:.4g}; {where}; call "
@@ -169,7 +181,12 @@ def _told(
 
 
 def sizes(
-    model: PreTrainedModel, batch: Batch, readout: Readout, share: str = "embedding"
+    model: PreTrainedModel,
+    batch: Batch,
+    readout: Readout,
+    share: str = "embedding",
+    *,
+    checkpoint: bool = False,
 ) -> Callable[[bool], Tensor | None]:
     """Returns a function that sums |gradient x input|, (batch,), plain or with norms held.
 
@@ -179,8 +196,11 @@ def sizes(
     @cache
     def of(held: bool) -> Tensor | None:  # noqa: FBT001 (the only argument)
         composite = GRADIENTS["held" if held else "true"]
+        options: dict[str, Any] = {"share": share, "checkpoint": checkpoint}
         try:
-            (found,) = lrp(model, batch, readout, composite=composite, share=share)
+            (found,) = lrp(model, batch, readout, composite=composite, **options)
+        except FULL:
+            raise
         except NO_GRADIENT:
             return None
         return found.relevance.abs().sum(dim=1)

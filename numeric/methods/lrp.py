@@ -75,6 +75,11 @@ def lrp(
         with rules:
             rows = readout.run(rules.model, batch.arguments(), settle=rules.end)
         targets = readout.choose(rows).targets
+        if turns and batch.facts.two and rules.turned.by_layer:
+            raise ValueError(
+                f"positions={positions!r}: {type(model).__name__} turns queries and keys of two "
+                "texts in layers of one number; leave it out"
+            )
         entries = rules.entries.found
         embeddings = [entry.embedding for entry in entries]
         check_gradient(model, rows.logits)

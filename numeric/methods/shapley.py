@@ -93,8 +93,10 @@ def _check_windows(model: PreTrainedModel, batch: Batch) -> None:
     """Refuses rows behind a window; an encoder reads classes from its first or visible tokens."""
     text, tokens = batch.facts.text, batch.present.shape[1]
     windowed = {*(getattr(text, "layer_types", None) or WINDOWS)} != {"full_attention"}
-    causal = any(getattr(x, "is_causal", False) for x in model.modules())
-    for name in WINDOWS if windowed and (causal or batch.facts.head != CLASSES) else ():
+    local = "local" in (getattr(text, "attention_layers", None) or ())  # of GPT-Neo
+    causal = local or any(getattr(x, "is_causal", False) for x in model.modules())
+    names = (*WINDOWS, "window_size") if local else WINDOWS
+    for name in names if windowed and (causal or batch.facts.head != CLASSES) else ():
         if 0 < (getattr(text, name, None) or 0) < tokens:
             raise ValueError(
                 f"{name}={getattr(text, name)}: rows of {tokens} tokens may have nothing left to "

@@ -94,6 +94,21 @@ def test_a_sweep_warns_its_caller_of_all_composites_once_and_shares_their_passes
     assert names == [GRADIENTS[x].name for x in ("held", "true")]
 
 
+def test_a_checkpointed_call_stays_in_its_memory(infinite, asked):
+    with pytest.warns(AmplifiedRelevance, match="the operation that amplifies it is unknown"):
+        attribute(*infinite, "cp-lrp", checkpoint=True)
+    assert [options["checkpoint"] for options in asked] == [True, True]
+
+
+def test_a_test_that_memory_does_not_allow_is_no_verdict(infinite, monkeypatch):
+    def full(*_given, **_options):
+        raise torch.OutOfMemoryError("out of memory")
+
+    monkeypatch.setattr(amplification, "lrp", full)
+    with pytest.warns(AmplifiedRelevance, match="not tested for amplification, for want of memory"):
+        attribute(*infinite, "cp-lrp")
+
+
 @pytest.mark.parametrize("share", ["embedding", "word"])
 def test_relevance_is_compared_with_gradients_of_its_own_share(share, infinite, asked):
     with pytest.warns(AmplifiedRelevance):

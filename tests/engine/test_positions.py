@@ -232,3 +232,9 @@ def test_rules_that_do_not_split_products_are_refused_for_rotary_position():
     with pytest.raises(ValueError, match=r"'mine' does not split products at .*layers\.1"):
         attribute(model, batch, gradient, positions="signed")
     attribute(model, batch, gradient)  # without it nothing is refused
+
+
+def test_rotations_of_two_texts_are_refused():
+    model, inputs = with_inputs("t5gemma")
+    with pytest.raises(ValueError, match=r"keys of two texts.*leave it out"):
+        attribute(model, inputs, positions="signed")

@@ -40,6 +40,12 @@ def test_a_row_needs_three_parts_that_it_attends_to(at):
             assert found.pairs.isfinite().all()
 
 
+def test_inputs_come_with_a_tokenizer():
+    tokenizer, text = tokens_of(6)
+    with pytest.raises(ValueError, match="tokenizer is a NoneType; pass the model's tokenizer"):
+        interactions(one_text("bert")[0], None, tokenizer(text, return_tensors="pt"))
+
+
 @pytest.mark.parametrize("value", [torch.nan, torch.inf])
 @pytest.mark.parametrize("size", [1, 2, 3])
 @pytest.mark.parametrize("pairs", ["exact", "estimated"])

@@ -14,6 +14,7 @@ from numeric import attribute, explain
 from numeric.attribution import attribute_each
 from numeric.methods import shapley
 from numeric.targets import logit
+from tests.census.build import CAUSAL, build
 from tests.methods.test_methods_of_two_texts import made as two_texts
 from tests.methods.test_methods_of_two_texts import texts
 from tests.support import cases, tools
@@ -171,3 +172,7 @@ def test_targets_share_passes_and_a_token_behind_the_row_that_is_read_has_no_val
 def test_rows_behind_a_window_are_refused():
     with pytest.raises(ValueError, match="sliding_window=5: rows of 6 tokens"):
         attribute(*cases.family("mistral", sliding_window=5), "shapley")
+    neo = build("gpt_neo", CAUSAL)
+    neo.config.window_size = 5
+    with pytest.raises(ValueError, match="window_size=5: rows of 6 tokens"):
+        attribute(neo, {"input_ids": torch.arange(2, 8)[None]}, "shapley")
