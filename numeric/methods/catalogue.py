@@ -48,6 +48,14 @@ class Method:
         return found if self.composite is None else partial(found, composite=self.composite)
 
     @property
+    def conservation(self) -> str:
+        """Writes ``conserves`` as the predicate of a sentence about the method."""
+        if self.conserves.startswith("no"):
+            return "does not conserve relevance" + self.conserves.removeprefix("no")
+        said = self.conserves.removeprefix("yes").replace(", but ", ", except where ")
+        return "conserves relevance" + said
+
+    @property
     def options(self) -> dict[str, Any]:
         """Name and default of every option."""
         function = getattr(self.run, "func", self.run)

@@ -28,13 +28,13 @@ background:rgba({{ t.colour }}){{ t.line }}">{{ t.token }}</span>
 def heat_maps(method: str, samples: Sequence[tuple[str, Lines]], left: int, legend: str) -> str:
     """Draws samples, each with a line about it; a token without a name is its position.
 
-    ``left`` is the number of samples that are not shown, and ``legend`` explains the colours.
+    ``left`` samples are not shown, if that is positive; ``legend`` explains the colours.
     """
     facts = {
         "method": method,
         "samples": [{"about": about, "tokens": _shade_tokens(lines)} for about, lines in samples],
         "legend": legend,
-        "more": f" {left} more samples are not shown." if left else "",
+        "more": f" {left} more samples are not shown." if left > 0 else "",
     }
     return printable(CELLS.render(facts))
 

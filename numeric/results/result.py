@@ -79,17 +79,15 @@ class Attribution:
 
     def _repr_html_(self) -> str:
         samples = [(self.about(n), self.lines(n)) for n in range(len(self.relevance))[:SHOWN]]
-        left = max(0, len(self.relevance) - SHOWN)
-        return cells.heat_maps(self.method, samples, left, legend_of(self))
+        return cells.heat_maps(self.method, samples, len(self.relevance) - SHOWN, legend_of(self))
 
     def about(self, sample: int) -> str:
         """Names the explained number of one example, and how much of it tokens miss."""
         if self.method == ROLLOUT:
             return "shares of attention"
-        logit, residual = self.logit[sample], self.residual[sample]
+        label, y, rest = (x[sample].tolist() for x in (self.target, self.logit, self.residual))
         seen = "" if self.patches is None else f", image {self.patches[sample].sum():+z.4f}"
-        said = f"logit {logit:+z.4f}{seen}, residual {residual:+z.4f}"
-        return f"target {self.target[sample].tolist()}: {said}"
+        return f"target {label}: logit {y:+z.4f}{seen}, residual {rest:+z.4f}"
 
     def lines(self, sample: int) -> list[tuple[int, str | None, float]]:
         """Lists position, token and relevance of one example; no padding if tokens are known."""
@@ -243,11 +241,11 @@ def section(
     lines = a.lines(sample)
     tokens = readable([str(n) if token is None else token for n, token, _ in lines])
     relevance = [value for *_, value in lines]
-    title = f"{a.method}: why {why or f'target {a.target[sample].tolist()}'}?"
+    why = f"why {why or f'target {a.target[sample].tolist()}'}?"
     if a.method == ROLLOUT:
-        title = f"{ROLLOUT}: where the model attends"
+        why = "where the model attends"
     caption, legend = _caption(a, sample, number), legend_of(a, explains)
-    return render.Section(tokens, relevance, title, caption, legend, maps)
+    return render.Section(tokens, relevance, f"{a.method}: {why}", caption, legend, maps)
 
 
 def legend_of(a: Attribution, explains: str = "target") -> str:
@@ -274,14 +272,7 @@ def _caption(a: Attribution, sample: int, number: str) -> str:
     if METHODS[a.method].composite and number.startswith("logit"):
         amounts = a.residual[sample].item(), a.logit[sample].item()
         said += _in_percent(number, *amounts, audited=a.method in WITH_LEMMAS)
-    return f"{said} {a.method} {conservation(METHODS[a.method].conserves)}."
-
-
-def conservation(says: str) -> str:
-    """Writes the catalogue's "yes" or "no" and its reason as the predicate of one sentence."""
-    if says.startswith("no"):
-        return "does not conserve relevance" + says.removeprefix("no")
-    return "conserves relevance" + says.removeprefix("yes").replace(", but ", ", except where ")
+    return f"{said} {a.method} {METHODS[a.method].conservation}."
 
 
 def _in_percent(number: str, residual: float, logit: float, *, audited: bool) -> str:

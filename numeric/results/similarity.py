@@ -81,7 +81,7 @@ class Similarity(Attribution):
         a, b = ((*map(printable, row), "(absorbed)") for row in names)
         maps = [_Pairs("", b, a, self.table.double().numpy(force=True))] if self.details else []
         why = "a is similar to b", "b is similar to a"
-        return [section(self, n, why=why[n], explains="similarity", maps=maps * n) for n in (0, 1)]
+        return [section(self, n, why=why[n], maps=maps * n) for n in (0, 1)]
 
 
 class _Pairs(LayerMap):

@@ -9,7 +9,8 @@ from transformers import ViltConfig, ViltForImageAndTextRetrieval
 from numeric import attribute, sweep
 from numeric.auditing.audit import audit
 from numeric.evaluation.faithfulness import evaluate
-from tests.census.build import IMAGES, with_inputs
+from tests.census.build import IMAGES, MIXED, with_inputs
+from tests.census.sizes import MARK
 from tests.support.cases import close
 from tests.support.traces import watch
 
@@ -164,3 +165,16 @@ def test_patches_that_are_moved_before_positions_are_added_have_their_own_releva
         logits = model(**images).logits
     (c,) = torch.autograd.grad(logits.gather(1, found.target[:, None]).sum(), ends)
     close(found.relevance, back((ends[0].detach() * c).sum(dim=-1)))
+
+
+def test_leaving_out_patches_refuses_more_images_in_one_example_than_in_the_other():
+    model, inputs = with_inputs("qwen2_vl", MIXED)
+    words = ("input_ids", "attention_mask", "mm_token_type_ids")
+    both = {key: inputs[key].repeat(2, 2) for key in words}  # two images in each
+    rest = both["input_ids"].shape[1] // 2
+    both["input_ids"][0, rest:][both["input_ids"][0, rest:] == MARK] = 20
+    both["mm_token_type_ids"][0, rest:] = 0
+    for key in ("pixel_values", "image_grid_thw"):
+        both[key] = torch.cat([inputs[key]] * 3)
+    with pytest.raises(ValueError, match="3 images or patches of 2 examples"):
+        attribute(model, both, "loo")

@@ -195,13 +195,12 @@ def test_what_a_lost_worker_had_is_tried_alone(monkeypatch):
 def test_a_machine_that_dies_while_its_workers_start_ends_no_run_of_others(monkeypatch):
     monkeypatch.setattr(cluster, "packed", lambda *_: b"")
     crew = cluster._Crew(MagicMock(), "cpu", None)
-    starting = [MagicMock() for _ in range(8)]
-    crew.workers = {MagicMock(): {}} | {each: {"start": None} for each in starting}
-    for each in starting[:-1]:
-        crew._lost(each, deque(), RuntimeError("node died"))
-    crew.workers = {starting[-1]: {"start": None}}
+    crew.workers = {MagicMock(): {}} | {n: {"start": None} for n in range(8)}
+    for n in range(8):
+        crew._lost(n, deque(), RuntimeError("node died"))
+    crew.workers = {8: {"start": None}}
     with pytest.raises(RunError, match="lost before they could start"):
-        crew._lost(starting[-1], deque(), RuntimeError("node died"))
+        crew._lost(8, deque(), RuntimeError("node died"))
 
 
 def test_a_device_that_the_cluster_lacks_is_refused(started):
