@@ -37,6 +37,8 @@ from lrp_axioms.numeric.results.result import Attribution
 from lrp_axioms.numeric.targets import Label, Target
 from lrp_axioms.numeric.targets.readout import Found, Readout
 
+WARNING_OPTIONS = ("epsilon", "share", "checkpoint")  # of ``amplification.amplified``
+
 
 def attribute(
     model: PreTrainedModel,
@@ -170,9 +172,6 @@ def inputs_of(model: Any, tokenizer: Any, texts: str | Sequence[str | tuple[str,
     return inputs
 
 
-WARNED_WITH = ("epsilon", "share", "checkpoint")  # options of ``amplification.amplified``
-
-
 def run_method(
     model: PreTrainedModel,
     inputs: Mapping[str, Tensor],
@@ -206,7 +205,7 @@ def run_method(
                 found = [_check_result(model, batch, name, used, x, tokens) for x in of_targets]
             for target, each in zip(readout.targets if composite else [], found, strict=False):
                 one: Readout = replace(readout, targets=[target])
-                options = {key: used[key] for key in WARNED_WITH if key in used}
+                options = {key: used[key] for key in WARNING_OPTIONS if key in used}
                 amplification.warn(
                     model, batch, one, composite, each.relevance, each.logit, **options
                 )

@@ -72,8 +72,8 @@ def scope(template: Template) -> str:
         f"R*P2/Q. P1, P2 and Q are homogeneous polynomials of degree {template.degree} in x, y, "
         "|x| and |y|, with real coefficients. For each sign of x and y, Q is a polynomial other "
         "than 0; where Q has the value 0, x and y get no shares. Axioms must hold at almost all "
-        "real inputs that they speak of: conservation of a product at factors of all signs, "
-        "symmetry at products of two and three equal factors. Rules of other forms are not decided."
+        "real inputs that they speak of: conservation speaks of factors of all signs, and symmetry "
+        "of two or three equal factors. Rules of other forms are not decided."
     )
 
 

@@ -183,13 +183,14 @@ class _Crew:
                 self._lost(worker, waiting, error)
                 continue
             item = self.workers[worker].pop(task)
-            self.losses.pop(item and item[0], None)
+            self.losses.pop(item and item[0], None)  # None: a start
             if item is not None:
                 yield item[0], result
 
     def _lost(self, worker, waiting, error):
         items = list(self.workers.pop(worker).values())
         self.ray.kill(worker)
+        # Starts may fail for as long as others work, because the run then ends.
         works = any(None not in tasks.values() for tasks in self.workers.values())
         for item in items:
             name = item and item[0]

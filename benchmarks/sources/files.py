@@ -103,7 +103,7 @@ def stream(
     except Exception as error:  # a library for each protocol, as in _open
         if not is_url(place) or isinstance(error, MemoryError):
             raise
-        raise ValueError(f"{place} broke off ({error}); run the command again") from error
+        raise ValueError(f"{place} cannot be read to its end ({error}); try again") from error
     faults.check(place, advice)
 
 

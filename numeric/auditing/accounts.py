@@ -79,14 +79,14 @@ class Audit:
         Layers are numbers from 0, or such as "decoder.block 0" where a model has several stacks of
         layers; None is outside of layers.
         """
-        return ledgers.totals(self.named(), lambda line: line.node.attributes["depth"])
+        return ledgers.totals(self.lines(), lambda line: line.node.attributes["depth"])
 
     def by_kind(self) -> dict[str, dict[str, float]]:
         """Sums absorbed relevance by kind of operation and cause."""
-        return ledgers.totals(self.named(), lambda line: line.kind)
+        return ledgers.totals(self.lines(), lambda line: line.kind)
 
-    def named(self) -> list[ledgers.Line]:
-        """Returns all operations, with their causes named as in ``by_cause``."""
+    def lines(self) -> list[ledgers.Line]:
+        """Returns the lines of the ledger, with causes named as in ``by_cause``."""
         return [
             replace(line, absorbed={cause_of(line, x): r for x, r in line.absorbed.items()})
             for line in self.ledger.lines

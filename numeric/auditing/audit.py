@@ -2,6 +2,7 @@
 
 import time
 from collections.abc import Callable, Mapping
+from functools import partial
 from typing import Any
 
 import numpy as np
@@ -17,7 +18,7 @@ from lrp_axioms.numeric.auditing.named_tensors import of_tensors
 from lrp_axioms.numeric.engine import scope
 from lrp_axioms.numeric.engine.blocks import outside
 from lrp_axioms.numeric.engine.entries import of_tokens
-from lrp_axioms.numeric.methods.amplification import amplified
+from lrp_axioms.numeric.methods.amplification import amplified, tested
 from lrp_axioms.numeric.methods.image_relevance import by_patch
 from lrp_axioms.numeric.methods.options import composite_of
 from lrp_axioms.numeric.models.batches import Batch
@@ -66,9 +67,8 @@ def audit(
     relevance, patches = _by_token(captured, found["ledger"], batch)
     given = torch.from_numpy(relevance)[None], torch.tensor([found["logit"]], device="cpu")
     with outside(), torch.autocast(batch.device.type, enabled=False):
-        if said := amplified(
-            model, batch, readout, composite, *given, epsilon=epsilon, share="word"
-        ):
+        how: dict[str, Any] = {"epsilon": epsilon, "share": "word"}
+        if said := tested(partial(amplified, model, batch, readout, composite, *given, **how)):
             found["notes"] = (*found["notes"], said)
     return Audit(target=chosen.target[0].tolist(), relevance=relevance, patches=patches, **found)
 

@@ -73,7 +73,7 @@ def plain(audit: Audit, subject: Subject, *, worst: int = 10) -> dict[str, Any]:
             {"name": leaf.name, "role": leaf.attributes["role"], "relevance": float(r.sum())}
             for leaf, r in audit.ledger.leaves.items()
         ],
-        "operations": [_operation(number, line) for number, line in enumerate(audit.named())],
+        "operations": [_operation(number, line) for number, line in enumerate(audit.lines())],
         "worst": [numbers[line.node] for line in audit.worst(worst)],
         "verdicts": [_verdict(verdict, numbers) for verdict in audit.verdicts],
         "structure": _structure(audit.structure),
@@ -109,7 +109,7 @@ def _stages(audit: Audit, numbers: Mapping[Node, int]) -> Iterator[dict[str, Any
     """
     runs = [
         (layer, list(lines))
-        for layer, lines in groupby(audit.named(), lambda line: line.node.attributes["depth"])
+        for layer, lines in groupby(audit.lines(), lambda line: line.node.attributes["depth"])
     ]
     arrived = audit.ledger.started
     for place, (layer, lines) in enumerate(runs):

@@ -289,8 +289,8 @@ def _write(
     how: dict[str, Any] = {"do_sample": False, "num_beams": 1}
     if config is not None:
         how = {"generation_config": config}
-    how["num_return_sequences"] = 1  # the others would fill the best one with padding
-    how |= {"max_new_tokens": count, "tokenizer": tokenizer}  # which finds strings that end a text
+    # Other sequences would fill the best one with padding; a tokenizer finds strings that end one.
+    how |= {"num_return_sequences": 1, "max_new_tokens": count, "tokenizer": tokenizer}
     found = by.generate(model, **read, **how)
     written: list[int] = getattr(found, "sequences", found)[0].tolist()
     return written

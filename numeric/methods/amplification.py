@@ -54,12 +54,16 @@ def warn(*given: Any, **options: Any) -> None:
     """Warns once, for all rows that ``amplified`` finds."""
     if _left_out.get():
         return
-    try:
-        said = amplified(*given, **options)
-    except FULL as error:
-        said = f"relevance was not tested for amplification, for want of memory ({error})"
-    if said:
+    if said := tested(partial(amplified, *given, **options)):
         warn_caller(said, AmplifiedRelevance)
+
+
+def tested(find: Callable[[], str]) -> str:
+    """Returns the warning that ``find`` makes, or says that memory did not allow the test."""
+    try:
+        return find()
+    except FULL as error:
+        return f"relevance was not tested for amplification, for want of memory ({error})"
 
 
 def warn_of_each(
@@ -73,12 +77,15 @@ def warn_of_each(
     if _left_out.get():
         return
     known = sizes(model, batch, readout, share)
-    found = [(*given, rows) for given in each if (rows := amplified_rows(*given, known)).any()]
-    if found:
-        said = _told(model, batch, readout, *found[0])
+
+    def find() -> str:
+        found = [(*given, rows) for given in each if (rows := amplified_rows(*given, known)).any()]
         others = ", ".join(repr(composite.name) for composite, *_ in found[1:])
         more = f"; so is relevance by {others}" if others else ""
-        warn_caller(said + more, AmplifiedRelevance)
+        return _told(model, batch, readout, *found[0]) + more if found else ""
+
+    if said := tested(find):
+        warn_caller(said, AmplifiedRelevance)
 
 
 def amplified(
@@ -170,8 +177,8 @@ def _told(
     worst = int(size.where(rows, 0).argmax())
     total, explained = size[worst].item(), logit[worst].item()
     where = "the operation that amplifies it is unknown"
-    with suppress(*NO_GRADIENT):
-        if whole:
+    if whole:
+        with suppress(*FULL, *NO_GRADIENT):
             where = _largest_gain(_steps(model, batch, readout, composite, epsilon, worst))
     return (
         f"relevance of examples {rows.nonzero()[:, 0].tolist()} is amplified: in example {worst} "

@@ -77,8 +77,8 @@ def lrp(
         targets = readout.choose(rows).targets
         if turns and batch.facts.two and rules.turned.by_layer:
             raise ValueError(
-                f"positions={positions!r}: {type(model).__name__} turns queries and keys of two "
-                "texts in layers of one number; leave it out"
+                f"positions={positions!r}: {type(model).__name__} rotates queries and keys of two "
+                "texts, and both stacks of layers have the same numbers; leave it out"
             )
         entries = rules.entries.found
         embeddings = [entry.embedding for entry in entries]

@@ -29,8 +29,8 @@ def of_tokenizer(tokenizer: PreTrainedTokenizerBase) -> str:
         rules = {"class": type(tokenizer).__name__, "vocab": tokenizer.get_vocab(), "init": given}
         merges: Mapping[Any, int] = getattr(tokenizer, "bpe_ranks", {})
         rules["merges"] = sorted((rank, *pair) for pair, rank in merges.items())
-    makes = [tokenizer.padding_side, tokenizer.truncation_side, tokenizer.model_input_names]
-    return _sha256([rules, tokenizer.special_tokens_map, makes])
+    settings = [tokenizer.padding_side, tokenizer.truncation_side, tokenizer.model_input_names]
+    return _sha256([rules, tokenizer.special_tokens_map, settings])
 
 
 def of_config(config: PreTrainedConfig | GenerationConfig) -> str:

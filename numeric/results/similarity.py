@@ -34,7 +34,7 @@ class Similarity(Attribution):
 
     @classmethod
     def load(cls, path: str | Path) -> Attribution:
-        """Reads a file of ``save``.  Raises ValueError for any other, as of another result."""
+        """Reads a file of ``save``.  Raises ValueError for any other file."""
         found = super().load(path)
         if "measure" not in found.options or len(found.relevance) != 2:
             raise ValueError(f"{path} holds no similarity; call Attribution.load")

@@ -60,9 +60,13 @@ class LRP(Attribution):
         Raises ValueError for a text with an image, whose relevance has two shapes.
         """
         arguments = _name_arguments(self.forward_func, inputs, additional_forward_args)
-        given = {"tokenizer": self.tokenizer, **self.options}
         found = lrp_axioms.attribute(
-            self.forward_func, arguments, self.method, target_of(target), **given
+            self.forward_func,
+            arguments,
+            self.method,
+            target_of(target),
+            tokenizer=self.tokenizer,
+            **self.options,
         )
         if found.patches is not None:
             raise ValueError(
@@ -89,9 +93,10 @@ class LRP(Attribution):
         arguments = _name_arguments(self.forward_func, inputs, additional_forward_args)
         parts = attributions if isinstance(attributions, tuple) else (attributions,)
         with torch.no_grad():
-            output = self.forward_func(**_beside(self.forward_func, arguments))
-            how = {"tokenizer": self.tokenizer}
-            number = read(self.forward_func, arguments, output, target_of(target), **how)
+            output = self.forward_func(**_move(self.forward_func, arguments))
+            number = read(
+                self.forward_func, arguments, output, target_of(target), tokenizer=self.tokenizer
+            )
         return sum(part.flatten(1).sum(dim=1).to(number.device) for part in parts) - number
 
 
@@ -150,7 +155,7 @@ def records(
     if found.target.ndim != 1:
         raise ValueError("the explanation is of a sum; pass that of one class of each text")
     with torch.no_grad():
-        logits = model(**_beside(model, inputs)).logits
+        logits = model(**_move(model, inputs)).logits
     several = getattr(model.config, "problem_type", None) == "multi_label_classification"
     probability, predicted = (logits.sigmoid() if several else logits.softmax(dim=1)).max(dim=1)
     labels: Any = model.config.id2label
@@ -192,7 +197,7 @@ def _at(*indices: Any) -> Target:
     return logit(label, at=column)
 
 
-def _beside(model: PreTrainedModel, given: Mapping[str, Any]) -> dict[str, Any]:
+def _move(model: PreTrainedModel, given: Mapping[str, Any]) -> dict[str, Any]:
     """Moves tensors to the device of the model, as ``attribute`` does."""
     return {k: x.to(model.device) if isinstance(x, Tensor) else x for k, x in given.items()}
 

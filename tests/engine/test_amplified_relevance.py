@@ -105,8 +105,12 @@ def test_a_test_that_memory_does_not_allow_is_no_verdict(infinite, monkeypatch):
         raise torch.OutOfMemoryError("out of memory")
 
     monkeypatch.setattr(amplification, "lrp", full)
-    with pytest.warns(AmplifiedRelevance, match="not tested for amplification, for want of memory"):
-        attribute(*infinite, "cp-lrp")
+    said = "not tested for amplification, for want of memory"
+    for explain in (attribute, lambda *given: sweep(*given[:2], ["cp-lrp"])):
+        with pytest.warns(AmplifiedRelevance, match=said):
+            explain(*infinite, "cp-lrp")
+    model, inputs = infinite
+    assert any(said in note for note in audit(model, cases.first(inputs), CP_LRP).notes)
 
 
 @pytest.mark.parametrize("share", ["embedding", "word"])

@@ -236,5 +236,5 @@ def test_rules_that_do_not_split_products_are_refused_for_rotary_position():
 
 def test_rotations_of_two_texts_are_refused():
     model, inputs = with_inputs("t5gemma")
-    with pytest.raises(ValueError, match=r"keys of two texts.*leave it out"):
+    with pytest.raises(ValueError, match=r"rotates queries and keys of two texts.*leave it out"):
         attribute(model, inputs, positions="signed")

@@ -85,7 +85,7 @@ def test_an_address_that_breaks_off_says_so(monkeypatch):
 
     monkeypatch.setattr(fsspec, "open", lambda _url: SimpleNamespace(open=Broken))
     for name in ("a.txt", "a.csv", "a.jsonl.gz", "a.parquet"):
-        said = rf"^https://host/{name} broke off \(403 Forbidden\); run the command again"
+        said = rf"^https://host/{name} cannot be read to its end \(403 Forbidden\); try again"
         with pytest.raises(ValueError, match=said):
             next(streams.texts(f"https://host/{name}"))
 
