@@ -130,6 +130,8 @@ def _stages(audit: Audit, numbers: Mapping[Node, int]) -> Iterator[dict[str, Any
 def _stage_name(layer: Depth, place: int, count: int) -> str:
     if layer is not None:
         return f"layer {layer}" if isinstance(layer, int) else layer
+    if count == 1:
+        return "the whole model"
     return {0: "head", count - 1: "embeddings"}.get(place, "between layers")
 
 

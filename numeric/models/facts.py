@@ -87,9 +87,12 @@ def facts_of(model: nn.Module, modules: Sequence[nn.Module] = ()) -> ModelFacts:
     made_for, words = _first(text, POSITIONS), _first(text, ("vocab_size",))
     padding = _padding_position(modules)
     limited = made_for < NO_END and not rotary and kind is not None
+    head = heads.kind(type(model))
     is_causal = families.is_causal(type(model), two=two)
+    if head == heads.MASKED:  # XLM's class is of both kinds
+        is_causal = is_causal and bool(getattr(config, "causal", False))
     return ModelFacts(
-        head=heads.NEXT if is_causal else heads.kind(type(model)),
+        head=heads.NEXT if is_causal else head,
         reads=families.reads(type(model)),
         is_causal=is_causal,
         padding_position=padding,

@@ -104,7 +104,8 @@ def _units(text: str, tokens: Sequence[str], unit: re.Pattern[str]) -> list[int]
     begins = accumulate((len(token) for token in tokens), initial=0)
     found = []
     for token, begin in zip(tokens, begins, strict=False):
-        spelt = token or text[begin:]  # the last token of a character has it
+        # The last token of a character has it, and white space belongs to the word behind it.
+        spelt = token if token.strip() else text[begin:]
         word = begin + len(spelt) - len(spelt.lstrip())  # its first character that is no space
         found.append(sum(start <= min(word, len(text) - 1) for start in starts))
     order = {number: n for n, number in enumerate(dict.fromkeys(found))}

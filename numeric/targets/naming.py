@@ -61,7 +61,7 @@ def label_numbers(model: PreTrainedModel, name: str) -> list[int]:
 
 def _labels(model: PreTrainedModel) -> dict[int, str]:
     known: Any = model.config.id2label
-    return {n: str(x) for n, x in known.items()} if isinstance(known, dict) else {}
+    return {int(n): str(x) for n, x in known.items()} if isinstance(known, dict) else {}
 
 
 def _label(model: PreTrainedModel, noun: str, name: str) -> int:

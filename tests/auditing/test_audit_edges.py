@@ -11,6 +11,8 @@ from torch import nn
 from axioms import kinds
 from axioms.composites import ATTNLRP, Composite, UnassignedOperation
 from numeric import attribute, audit
+from numeric.auditing.data import Subject, plain
+from tests.census.build import with_inputs
 from tests.support import cases, traces
 from tests.support.audits import eager
 from tests.support.traces import assert_same, contains, snapshot
@@ -276,3 +278,11 @@ def test_an_interrupt_leaves_the_model_as_it_was():
         audit(model, inputs)
     assert_same(before, snapshot(model))
     assert model.config.to_dict() == config
+
+
+def test_layers_without_numbers_are_one_stage():
+    model, inputs = with_inputs("xlm")
+    found = audit(model, cases.first(inputs))
+    tokens = ("a",) * len(found.relevance)
+    facts = plain(found, Subject(model="tiny", input="a", tokens=tokens, label=""))
+    assert [stage["name"] for stage in facts["stages"]] == ["the whole model"]

@@ -85,6 +85,8 @@ def _for_task(config, task):
         config.num_labels = 3
     if task == CAUSAL and hasattr(config, "is_decoder"):
         config.is_decoder = True
+    if task == CAUSAL and hasattr(config, "causal"):
+        config.causal = True
     return config
 
 

@@ -72,3 +72,9 @@ def test_a_picture_of_several_characters_is_one_word():
     texts = ["I", "❤", "\ufe0f", "NY", " ", "👩", "\u200d", "💻", "🎉", "❤\ufe0f", "🎉"]
     assert units(texts, "word") == [0, 1, 1, 2, 3, 3, 3, 3, 4, 5, 6]
     assert units(["👍", "🏽", "🇩", "🇪", "🇫🇷", "!"], "word") == [0, 0, 1, 1, 2, 3]
+
+
+def test_white_space_belongs_to_the_word_behind_it_however_long_it_is():
+    assert units(["a", " ", " b"], "word") == [0, 1, 1]
+    assert units(["!", "\n", "\n", "It", "  ", " is"], "word") == [0, 1, 1, 1, 2, 2]
+    assert units(["a", " ", " "], "word") == [0, 0, 0]  # nothing is behind it

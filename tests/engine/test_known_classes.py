@@ -6,7 +6,7 @@ import pytest
 import torch
 
 from numeric import attribute, attribute_each, compiled, plan, sweep
-from numeric.models import families
+from numeric.models import families, heads
 from numeric.models.checks import check_model
 from numeric.models.facts import facts_of
 from numeric.models.inputs import prepare
@@ -111,3 +111,9 @@ def test_a_subclass_is_not_what_it_is_made_from():
     assert families.reads(type(model)) == families.FIRST
     assert families.reads(mine) is None
     assert families.name(mine) == ""
+
+
+@pytest.mark.parametrize(("task", "head"), [(MASKED, heads.MASKED), (CAUSAL, heads.NEXT)])
+def test_xlm_is_what_its_config_says(task, head):
+    """One class is in both tables of Transformers."""
+    assert facts_of(build("xlm", task)).head == head

@@ -277,3 +277,10 @@ def test_a_tokenizer_names_the_target_and_the_mask_for_every_question(asked, che
     by_name = NUMBERS[asked](model, inputs, target="fine", tokenizer=tokenizer)
     column = logit(tokenizer.convert_tokens_to_ids("fine"), at=2)
     close(torch.as_tensor(by_name), torch.as_tensor(NUMBERS[asked](model, inputs, target=column)))
+
+
+def test_numbers_of_labels_may_be_spelled_as_in_a_json_file():
+    model, inputs = cases.family("bert")
+    model.config.id2label = {"0": "bad", "1": "good", "2": "dull"}
+    found = attribute(model, inputs, target="good")
+    assert torch.equal(found.relevance, attribute(model, inputs, target=1).relevance)
