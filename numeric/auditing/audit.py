@@ -67,8 +67,10 @@ def audit(
     relevance, patches = _by_token(captured, found["ledger"], batch)
     given = torch.from_numpy(relevance)[None], torch.tensor([found["logit"]], device="cpu")
     with outside(), torch.autocast(batch.device.type, enabled=False):
-        how: dict[str, Any] = {"epsilon": epsilon, "share": "word"}
-        if said := tested(partial(amplified, model, batch, readout, composite, *given, **how)):
+        find = partial(
+            amplified, model, batch, readout, composite, *given, epsilon=epsilon, share="word"
+        )
+        if said := tested(find):
             found["notes"] = (*found["notes"], said)
     return Audit(target=chosen.target[0].tolist(), relevance=relevance, patches=patches, **found)
 

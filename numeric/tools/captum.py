@@ -37,7 +37,7 @@ class LRP(Attribution):
     ) -> None:
         resolve(method, options)
         super().__init__(model)
-        self.method, self.tokenizer, self.options = method, tokenizer, options
+        self.method, self.options = method, {"tokenizer": tokenizer, **options}
 
     @property
     def multiplies_by_inputs(self) -> bool:
@@ -61,12 +61,7 @@ class LRP(Attribution):
         """
         arguments = _name_arguments(self.forward_func, inputs, additional_forward_args)
         found = lrp_axioms.attribute(
-            self.forward_func,
-            arguments,
-            self.method,
-            target_of(target),
-            tokenizer=self.tokenizer,
-            **self.options,
+            self.forward_func, arguments, self.method, target_of(target), **self.options
         )
         if found.patches is not None:
             raise ValueError(
@@ -94,9 +89,8 @@ class LRP(Attribution):
         parts = attributions if isinstance(attributions, tuple) else (attributions,)
         with torch.no_grad():
             output = self.forward_func(**_move(self.forward_func, arguments))
-            number = read(
-                self.forward_func, arguments, output, target_of(target), tokenizer=self.tokenizer
-            )
+            how = {"tokenizer": self.options["tokenizer"]}
+            number = read(self.forward_func, arguments, output, target_of(target), **how)
         return sum(part.flatten(1).sum(dim=1).to(number.device) for part in parts) - number
 
 
