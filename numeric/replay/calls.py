@@ -128,9 +128,11 @@ def _shape(run: Run, batch: Batch, readout: Readout) -> tuple[Hashable, list[Ten
     own = {name: x for name, x in given.items() if name not in NO_TWIN or x is not NO_TWIN[name]}
     known = getattr(run, "func", None) is lrp and own.keys() <= {"composite", "epsilon", "share"}
     text = batch.pixel_values is None and batch.input_features is None
-    if not known or not text or batch.attention_mask.numel() > LARGEST:
+    if not known or not text or sum(x.numel() for x in batch.texts) > LARGEST:
         return None
     rules: Composite = own.pop("composite")
+    if type(rules) is not Composite:  # whose methods may choose rules by more than its tables
+        return None
     overrides = [{x: dict(table) for x, table in t.items()} for t in (rules.layers, rules.modules)]
     records = [vars(batch), batch.others, *map(vars, readout.targets)]
     named = [(n, name, x) for n, each in enumerate(records) for name, x in each.items()]

@@ -1,7 +1,8 @@
 """Decides whether a stock model, its code or the settings of torch have changed since a call.
 
 Tables of modules, weights, hooks, settings and functions are compared with copies: every entry must
-be the one object that it was.  Values of weights may change, because a tape reads them anew.
+be the object that it was, or an equal number or text.  Values of weights may change, because a tape
+reads them anew.
 """
 
 import sys
@@ -13,6 +14,7 @@ import torch
 from torch import Tensor, nn
 from torch.nn.modules import module as torch_module
 from transformers import PreTrainedConfig, PreTrainedModel, PreTrainedTokenizerBase
+from transformers.activations import ACT2FN
 
 from lrp_axioms.numeric.models.facts import modules_of
 from lrp_axioms.numeric.models.identity import (
@@ -36,6 +38,7 @@ DATA = (
     *(PreTrainedConfig, PreTrainedTokenizerBase),
 )
 """Types whose values hold no reference to a model."""
+SINGLE = (PreTrainedConfig, Tensor)  # of which unlike ones may be equal
 LOADING = "transformers.core_model_loading"  # a loaded model keeps the record of renamed weights
 CACHES = ("CALLS", "_AT_ZERO", "__builtins__")
 """Their tables that change from call to call, and change no answer."""
@@ -52,7 +55,7 @@ class Snapshot:
         self.tables: list[Any] = []
         self.copies: list[Any] = []
         self.empty: list[Any] = []
-        self.configs: list[tuple[Any, Any]] = []
+        self.single: list[tuple[Any, Any]] = []
         self.known: set[int] = set()
         self._add(map(vars, modules), inside=True)
         own = [vars(sys.modules[x]) for x in sorted(sys.modules) if x.startswith(OWN)]
@@ -93,8 +96,8 @@ class Snapshot:
         modules = [module for _, module in modules_of(model)]  # in the order of a list of layers
         code = [x.__code__ for x in self.functions]
         defaults = [y for x in self.functions for y in (x.__defaults__, x.__kwdefaults__)]
-        configs = [id(table.get(name)) for table, name in self.configs]  # unlike ones may be equal
-        same = [*map(id, modules)], [*map(type, modules)], configs
+        single = [id(table.get(name)) for table, name in self.single]
+        same = [*map(id, modules)], [*map(type, modules)], single
         return [*same, code, defaults, settings(), stored]
 
     def _add(self, tables: Iterable[Any], *, inside: bool = False) -> None:
@@ -107,11 +110,12 @@ class Snapshot:
                 self.empty.append(table)
                 continue
             kind: Any = next((x for x in (list, set) if isinstance(table, x)), dict)
-            copy = kind(table)  # of a subclass too, which may be made of other arguments
+            # Of a subclass too, which may be made of other arguments, or give other values.
+            copy = kind(dict.items(table) if isinstance(table, dict) else table)
             self.tables.append(table)
             self.copies.append(copy)
             named = copy.items() if isinstance(copy, dict) else ()
-            self.configs += [(table, n) for n, x in named if isinstance(x, PreTrainedConfig)]
+            self.single += [(table, n) for n, x in named if isinstance(x, SINGLE)]
             if inside:
                 self._add(_inner(copy), inside=True)
 
@@ -135,7 +139,8 @@ def _inner(table: Any) -> Iterator[Any]:
 
 
 def _of_all_models() -> Iterator[Any]:
-    """Yields the tables of hooks of all modules, and of registered attention."""
+    """Yields tables of hooks of all modules, of registered attention, and of activations."""
+    yield ACT2FN  # that some models read in every call
     named = ((name, x) for name, x in vars(torch_module).items() if name.startswith("_global_"))
     yield from (x for _, x in named if isinstance(x, dict))  # beside a flag that only they use
     for registered in REGISTERED:
@@ -148,6 +153,7 @@ def settings() -> tuple[Any, ...]:
     return (
         torch.get_default_dtype(),
         torch.are_deterministic_algorithms_enabled(),
+        torch.is_deterministic_algorithms_warn_only_enabled(),
         cuda.flash_sdp_enabled(),
         cuda.mem_efficient_sdp_enabled(),
         cuda.math_sdp_enabled(),

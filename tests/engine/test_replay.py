@@ -1,6 +1,5 @@
 """Calls of one shape replay recorded operations, and give the result of rules in every bit."""
 
-import copy
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager
 
@@ -8,14 +7,12 @@ import pytest
 import torch
 from torch.nn.attention import SDPBackend, sdpa_kernel
 from torch.overrides import BaseTorchFunctionMode
-from transformers.integrations.moe import ALL_EXPERTS_FUNCTIONS
-from transformers.integrations.sdpa_attention import sdpa_attention_forward
 
 from lrp_axioms import attribute
 from lrp_axioms.numeric.replay import calls
 from lrp_axioms.numeric.targets import log_probability, logit
 from tests.census.build import ANSWERS, CAUSAL, CLASSES, MASKED, TAGS, with_inputs
-from tests.support import cases, user_changes
+from tests.support import cases
 
 MODELS = [
     ("bert", CLASSES), ("roberta", CLASSES), ("llama", CLASSES), ("t5", CLASSES),
@@ -125,100 +122,6 @@ def test_a_proved_tape_is_used_and_no_other():
     right = tape.play
     tape.play = lambda *given: [x + 1 for x in right(*given)]
     assert not torch.equal(attribute(model, inputs).relevance, wanted.relevance)
-
-
-@pytest.mark.parametrize(("change", "name"), user_changes.CASES)
-def test_every_change_of_a_model_is_seen(change, name, monkeypatch):
-    model, inputs = cases.family(name)
-    warmed(model, inputs)
-    try:
-        user_changes.CHANGES[change][1](model, name, monkeypatch)
-        model.eval()
-        assert_replays(model, inputs)
-    finally:
-        getattr(model, "undo", lambda: None)()
-
-
-DENSE, SQUARE = (f"bert.encoder.layer.0.{x}output.dense" for x in ("", "attention."))
-
-
-def with_data(path, change):
-    def act(model, patch):
-        weight = model.get_submodule(path).weight
-        weight.data = change(weight.data)
-
-    return act
-
-
-def equal_config(model, patch):
-    """Replaces the config by one that Transformers calls equal, with other attention."""
-    config = copy.deepcopy(model.config)
-    config._attn_implementation = "eager"
-    assert config == model.config
-    for module in model.modules():
-        if hasattr(module, "config"):
-            module.config = config
-
-
-def set_in_config(model, patch):
-    model.config.layer_norm_eps = 0.5
-    for module in model.modules():
-        if isinstance(module, torch.nn.LayerNorm):
-            module.eps = 0.5
-
-
-SETTINGS = {
-    "a weight that is written to": torch.no_grad()(
-        lambda model, patch: model.get_submodule(DENSE).weight.mul_(1.5)
-    ),
-    "other data of a weight": with_data(DENSE, lambda x: x.flip(0)),
-    "a weight that is transposed in place": with_data(SQUARE, torch.t),
-    "a buffer": lambda model, patch: model.bert.embeddings.register_buffer(
-        "shift", torch.ones(()), persistent=False
-    ),
-    "an epsilon": set_in_config,
-    "float32": lambda model, patch: model.float(),
-    "an equal config": equal_config,
-    "eager attention": lambda model, patch: model.set_attn_implementation("eager"),
-    "a default of attention": lambda model, patch: patch.setattr(
-        sdpa_attention_forward, "__defaults__", (0.0, None, True, *[None] * 2)
-    ),
-    "another method": lambda model, patch: patch.setattr(
-        type(model.bert.pooler), "forward", lambda self, x: x[:, 1]
-    ),
-}
-
-
-@pytest.mark.parametrize("change", SETTINGS)
-def test_every_setting_is_seen(change, monkeypatch):
-    model, inputs = cases.tiny_bert(), cases.tiny_batch()
-    inputs = inputs | {"attention_mask": torch.ones_like(inputs["attention_mask"])}
-    warmed(model, inputs)
-    SETTINGS[change](model, monkeypatch)
-    assert_replays(model, inputs)
-
-
-def test_other_experts_of_a_registered_name_are_seen(monkeypatch):
-    model, inputs = with_inputs("mixtral", CAUSAL)
-    model.set_experts_implementation(name := "batched_mm")
-    warmed(model, inputs)
-    old = ALL_EXPERTS_FUNCTIONS[name]
-    turned = lambda module, x, index, weights: old(module, x, index, weights.flip(-1))
-    monkeypatch.setitem(ALL_EXPERTS_FUNCTIONS._local_mapping, name, turned)
-    assert_replays(model, inputs)
-
-
-class Labels(list):
-    """A list that its copy cannot be made of."""
-
-    def __init__(self, text, separator):
-        super().__init__(text.split(separator))
-
-
-def test_an_attribute_of_the_user_changes_nothing():
-    model, inputs = cases.tiny_bert(), cases.tiny_batch()
-    model.labels = Labels("good,bad", ",")
-    assert_replays(model, inputs)
 
 
 @contextmanager
