@@ -1,6 +1,7 @@
-"""Divides texts into batches by their lengths."""
+"""Divides texts into batches by their lengths, and names them in errors."""
 
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
 
 
 def divided(
@@ -17,3 +18,13 @@ def divided(
             held = lengths[n]
         found[-1].append(n)
     return [x for x in found if x]
+
+
+@contextmanager
+def naming(numbers: Sequence[int]) -> Iterator[None]:
+    """Names the texts of a batch, of these ``numbers``, in a ValueError about its examples."""
+    try:
+        yield
+    except ValueError as error:
+        texts = ", ".join(str(n + 1) for n in numbers)
+        raise ValueError(f"{error} (examples count from 0 here: texts {texts})") from error

@@ -7,6 +7,7 @@ from pathlib import Path
 import numpy as np
 
 from lrp_axioms.benchmarks.experiments import text
+from lrp_axioms.benchmarks.experiments.batches import naming
 from lrp_axioms.benchmarks.experiments.maps import SEED, means, too_few
 from lrp_axioms.benchmarks.experiments.record import Experiment, number, value
 from lrp_axioms.benchmarks.experiments.result import Result, joined
@@ -67,6 +68,14 @@ def read(path: Path) -> Maps:
                 f"{'some are there more than once' if odd is None else f'{odd} is of one of them'}"
                 "; pass one line per text and method"
             )
+    classes: dict[str, set] = {}
+    for sentence, target in about(start):
+        classes.setdefault(sentence, set()).add(target)
+    if both := [sentence for sentence, of in classes.items() if len(of) > 1]:
+        raise ValueError(
+            f"{path}: {both[0]!r} is explained for two classes ({len(both)} texts in all): "
+            "evaluate the maps of each class apart"
+        )
     relevance = {name: [x[1] for x in given] for name, given in by_text.items()}
     return Maps(tuple(x[0] for x in start), tuple(x[3] for x in start), relevance)
 
@@ -147,7 +156,9 @@ def judge(
             x[present] = np.concatenate([maps.relevance[method][n] for n in shard])
         given = [maps.targets[n] for n in shard]
         options = {"target": None if None in given else given, "measures": measures, "seed": seed}
-        for method, values in evaluate(classifier.model, inputs, padded, **options).items():
+        with naming(shard):
+            measured = evaluate(classifier.model, inputs, padded, **options)
+        for method, values in measured.items():
             for key, x in values.items():
                 found[method][key][shard] = x
     settings = text.settings(classifier, data) | {"seed": seed}
@@ -183,8 +194,14 @@ def _result(found, maps, settings, name):
         settings=settings,
         rows=rows,
         examples=examples,
-        notes=(*_notes(found, measures), *_undefined(found)),
+        notes=(*_notes(found, measures), *_undefined(found), *_repeated(maps.texts)),
     )
+
+
+def _repeated(texts):
+    """Says how many texts are there again, because intervals take each line for a new text."""
+    if again := len(texts) - len(set(texts)):
+        yield f"{again} of {len(texts)} lines repeat a text: intervals are too narrow by them."
 
 
 def _undefined(found):

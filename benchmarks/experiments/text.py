@@ -16,7 +16,7 @@ from torch import Tensor
 
 from lrp_axioms import Attribution, attribute
 from lrp_axioms.axioms.composites import Composite, UnassignedOperation
-from lrp_axioms.benchmarks.experiments.batches import divided
+from lrp_axioms.benchmarks.experiments.batches import divided, naming
 from lrp_axioms.benchmarks.experiments.maps import GAP, Run
 from lrp_axioms.benchmarks.experiments.record import experiment
 from lrp_axioms.benchmarks.experiments.rows import MASK, Row, Variant
@@ -128,11 +128,8 @@ def _in_blocks(classifier, data):
 def _measured(measure, row, classifier, data, place, of_shard):
     shard = of_shard.content
     classifier.model.to(place)  # in a worker, which has a copy of its own
-    try:
+    with naming(shard):
         return measure(row, classifier, data, shard)
-    except ValueError as error:
-        texts = ", ".join(str(n + 1) for n in shard)
-        raise ValueError(f"{error} (examples count from 0 here: texts {texts})") from error
 
 
 def settings(classifier: Classifier, data: Texts, engine: Engine = IN_PROCESS) -> dict:

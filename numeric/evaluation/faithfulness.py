@@ -93,6 +93,11 @@ def evaluate(
         settings: dict[str, Any] = {"top": top, "subsets": subsets, "seed": seed}
         return _measured(open_trial(model, inputs, relevance, **settings, **named), wanted)
     batch = prepare(model, inputs, targets=[target]).of_text()
+    if batch.input_ids is None:
+        raise ValueError(
+            "inputs has no input_ids: the measures remove tokens of a text; pass of=, read= and "
+            "axes= to remove positions of other tensors"
+        )
     if batch.decoder_input_ids is not None:
         raise ValueError("inputs has decoder_input_ids: the measures are of one text; leave it out")
     present = (batch.attention_mask == 1).numpy(force=True)
@@ -123,7 +128,7 @@ def _measured(trial: Trial, wanted: Sequence[str]) -> dict[str, dict[str, np.nda
 
 def _agreement(trial: Trial) -> Measured:
     """Computes Pearson's r and Kendall's tau-b with Leave-One-Out."""
-    loo, keep = trial.without_each(), trial.present
+    loo, keep = _settled(trial.without_each(), trial), trial.present
     return {
         name: {"r": pearson(x, loo, keep), "tau": kendall(x, loo, keep)}
         for name, x in trial.maps.items()
@@ -189,7 +194,15 @@ def _at_random(trial: Trial, size: Callable[[int], int]) -> tuple[np.ndarray, np
     for row, drawn in enumerate(keep):
         _, first, copy = np.unique(drawn, axis=0, return_index=True, return_inverse=True)
         logits[row] = logits[row, first[copy.ravel()]]
-    return keep, logits
+    return keep, _settled(logits, trial)
+
+
+def _settled(values: np.ndarray, trial: Trial) -> np.ndarray:
+    """Returns rows of ``values`` that vary by rounding of the logit alone as constant rows."""
+    logit = trial.logit.detach().cpu()
+    rounding = 16 * torch.finfo(logit.dtype).eps * logit.abs().double().numpy()[:, None]
+    varies = values.max(axis=1, keepdims=True) - values.min(axis=1, keepdims=True) > rounding
+    return np.where(varies, values, values[:, :1])
 
 
 def quarter(count: int) -> int:

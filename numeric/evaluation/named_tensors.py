@@ -47,7 +47,7 @@ class TensorTrial(Trial):
     def curves(self) -> list[list[Curve]]:
         def run(example: Tensor, keep: Tensor) -> Tensor:
             """Runs one copy of every example at a time."""
-            numbers = example.new_zeros(len(example), dtype=torch.float64)
+            numbers = torch.zeros(len(example), dtype=torch.float64)
             places = [(example == n).nonzero()[:, 0] for n in range(len(self.values))]
             for turn in range(max(map(len, places))):
                 now = [int(x[min(turn, len(x) - 1)]) for x in places]
@@ -102,13 +102,13 @@ def open_trial(
             for (name, shape), part in zip(single.items(), parts, strict=True)
         }
         _, found = call(change=lambda name, x: x.where(kept[name], baseline))
-        return np.asarray(found.double().numpy(force=True))
+        return np.asarray(found.cpu().double().numpy(force=True))
 
-    rows = zip(*(x.double().numpy(force=True) for x in leaves.values()), strict=True)
+    rows = zip(*(x.cpu().double().numpy(force=True) for x in leaves.values()), strict=True)
     return TensorTrial(
         maps=maps_of(relevance, present),
         present=present,
-        logit=number.double().cpu(),
+        logit=number.cpu().double(),
         run=run,
         values=[b"".join(x.tobytes() for x in row) for row in rows],
         **settings,

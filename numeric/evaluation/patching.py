@@ -131,12 +131,12 @@ def patching(
 
     def by_place(values: Callable[[str], Tensor]) -> ByPlace:
         return {
-            place: torch.stack([values(path) for path in of_place]).double().cpu().numpy()
+            place: torch.stack([values(path).cpu() for path in of_place]).double().numpy()
             for place, of_place in paths.items()
         }
 
     predict: Callable[[dict[str, Tensor]], ByPlace] = lambda c: by_place(
-        lambda path: (c[path].double() * change[path]).sum(dim=1)
+        lambda path: (c[path].cpu().double() * change[path].cpu()).sum(dim=1)
     )
     return Patched(
         effect=by_place(lambda path: found[path][0]),

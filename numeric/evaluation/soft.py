@@ -81,7 +81,9 @@ def _draw(trial: TextTrial, path: Path, of: Chosen, shares: np.ndarray) -> np.nd
 def _entries(trial: TextTrial, shares: np.ndarray, channels: int, copy: int) -> np.ndarray:
     """Draws 1 for entries that a copy keeps, else 0: (token, channel); alike for all maps."""
     row, sample = divmod(copy, shares.shape[1])
-    drawn = trial.chance(row, sample).random((shares.shape[2], channels), dtype=np.float32)
+    here = trial.present[row] | trial.fixed[row]  # draws are of the text, not of padding
+    drawn = np.ones((len(here), channels), dtype=np.float32)
+    drawn[here] = trial.chance(row, sample).random((here.sum(), channels), dtype=np.float32)
     kept: np.ndarray = trial.fixed[row][:, None] | (drawn < shares[row, sample][:, None])
     return kept
 

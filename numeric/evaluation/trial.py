@@ -14,7 +14,6 @@ from transformers import PreTrainedModel
 
 from lrp_axioms.numeric.engine.blocks import outside
 from lrp_axioms.numeric.evaluation.perturbation import Curve, curves
-from lrp_axioms.numeric.methods.loo import leave_one_out
 from lrp_axioms.numeric.methods.masking import masked_logits
 from lrp_axioms.numeric.models.batches import Batch
 from lrp_axioms.numeric.targets.readout import Readout
@@ -73,26 +72,36 @@ class TextTrial(Trial):
 
     def logits(self, keep: np.ndarray) -> np.ndarray:
         size, copies, _ = keep.shape
-        device = self.batch.device
-        example = torch.arange(size, device=device).repeat_interleave(copies)
-        flat = torch.as_tensor(keep, device=device).flatten(0, 1)
-        found = self._run(example, flat)
-        return found.numpy(force=True).astype(np.float64).reshape(size, copies)
+        example = torch.arange(size).repeat_interleave(copies)
+        found = self._run(example, torch.from_numpy(keep).flatten(0, 1))
+        return found.numpy().astype(np.float64).reshape(size, copies)
 
     def without_each(self) -> np.ndarray:
-        (found,) = leave_one_out(self.model, self.batch, self.readout, memory=self.memory)
-        return found.relevance.numpy(force=True)
+        """Leaves 0 at a token that is alone, without which there is nothing to attend to."""
+        here, seen = self.present, (self.present | self.fixed).sum(axis=1, keepdims=True)
+        places = (here & (seen > 1)).nonzero()
+        found = np.zeros(here.shape)
+        if places[0].size:
+            keep = here[places[0]]
+            keep[np.arange(len(keep)), places[1]] = False
+            example, logit = torch.from_numpy(places[0]), self.logit.cpu()
+            found[places] = logit[example] - self._run(example, torch.from_numpy(keep))
+        return found
 
     def curves(self) -> list[list[Curve]]:
-        maps = [torch.as_tensor(x, device=self.batch.device) for x in self.maps.values()]
-        return curves(torch.as_tensor(self.present, device=self.batch.device), maps, self._run)
+        maps = [torch.from_numpy(x) for x in self.maps.values()]
+        return curves(torch.from_numpy(self.present), maps, self._run)
 
     def _run(self, example: Tensor, keep: Tensor) -> Tensor:
-        """Returns the numbers of copies of ``example`` that see (copy, token) alone, and fixed."""
-        keep = keep | torch.as_tensor(self.fixed, device=keep.device)[example]
+        """Returns the numbers of copies of ``example`` that see (copy, token) alone, and fixed.
+
+        All but the model's run is on the CPU, because some devices have no float64 for the maps.
+        """
+        keep = keep | torch.from_numpy(self.fixed)[example]
+        copies = (x.to(self.batch.device) for x in (example, keep))
         run = partial(masked_logits, batch_size=128, memory=self.memory)
         with outside():  # copies run without the rules of an enclosing block
-            return run(self.model, self.batch, example, keep, self.readout)[:, 0]
+            return run(self.model, self.batch, *copies, self.readout)[:, 0].cpu()
 
     def chance(self, row: int, number: int = 0) -> np.random.Generator:
         ids = self.batch.ids[row][self.batch.attention_mask[row] == 1]
@@ -117,7 +126,7 @@ def check_fixed(fixed: Any, present: np.ndarray) -> np.ndarray:
 def table(x: Any) -> np.ndarray:
     """Converts to NumPy; rows of different lengths are no numbers."""
     if isinstance(x, Tensor):
-        wide = x.detach() if x.is_complex() else x.detach().double()
+        wide = x.detach() if x.is_complex() else x.detach().cpu().double()
         return np.asarray(wide.numpy(force=True))
     try:
         return np.asarray(x)

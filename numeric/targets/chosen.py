@@ -17,6 +17,7 @@ from lrp_axioms.numeric.targets.naming import resolve_names
 
 PREDICTED = torch.iinfo(torch.int64).min
 """Stands for a label until the logits are known."""
+WITHOUT_FLOAT64 = {"mps"}  # types of devices
 
 
 class Rows(NamedTuple):
@@ -119,7 +120,7 @@ def place_target(
         rows.append(row)
         labels.append(label)
     log = [term.log for term in given]
-    exact = torch.float32 if device.type == "mps" else torch.float64
+    exact = torch.float32 if device.type in WITHOUT_FLOAT64 else torch.float64
     return Chosen(
         row=torch.stack(rows, dim=1),
         label=torch.stack(labels, dim=1),

@@ -47,6 +47,20 @@ def test_tokens_of_the_prompt_are_removed_and_the_answer_stays(name):
     assert found["r"] == pytest.approx(np.corrcoef(loo.relevance[0, prompt], x[prompt])[0, 1])
 
 
+def test_a_fixed_first_token_is_not_left_out():
+    model, inputs = model_of("llama"), {"input_ids": torch.tensor([PROMPT])}
+    x, tokens = torch.randn(1, len(PROMPT)), len(PROMPT)
+    first, target = np.arange(tokens)[None] == 0, span(1, tokens, each=log_probability)
+    found = evaluate(model, inputs, x, target=target, fixed=first, measures="r")["relevance"]
+    keeps = torch.ones(tokens, tokens, dtype=torch.int64) - torch.eye(tokens, dtype=torch.int64)
+    numbers = []
+    with torch.no_grad():
+        for mask in keeps[1:]:
+            rows = model(**inputs, attention_mask=mask[None]).logits[0, :-1].log_softmax(dim=1)
+            numbers.append(rows[torch.arange(tokens - 1), torch.tensor(PROMPT[1:])].sum().item())
+    assert found["r"] == pytest.approx(np.corrcoef(numbers, -x[0, 1:])[0, 1])
+
+
 def test_values_at_the_answer_do_not_matter_and_all_measures_say_something():
     model, inputs = model_of("llama"), {"input_ids": torch.tensor([PROMPT + ANSWER])}
     one = torch.randn(1, len(PROMPT + ANSWER))

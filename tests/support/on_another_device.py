@@ -21,7 +21,16 @@ from benchmarks.experiments import text
 from benchmarks.experiments.rows import Row
 from benchmarks.experiments.softmax_by_layer import layer_errors
 from benchmarks.sources import data, models
-from numeric import attribute, attribute_each, audit, explain_generation, interactions, sweep
+from numeric import (
+    attribute,
+    attribute_each,
+    audit,
+    evaluate,
+    explain_generation,
+    interactions,
+    sweep,
+)
+from numeric.evaluation.patching import patching
 from numeric.evaluation.perturbation import perturbation_curves
 from numeric.evaluation.softmax_errors import softmax_errors
 from numeric.methods import prefix
@@ -29,10 +38,19 @@ from numeric.methods.catalogue import METHODS
 from numeric.models.inputs import prepare
 from numeric.models.places import numbered_layers
 from numeric.targets import answer, log_probability, logit, span
+from numeric.targets.chosen import WITHOUT_FLOAT64
 from numeric.tools.quantus import FromEmbeddings
 from tests.support import cases
 from tests.support.cases import DECODERS, tokens_of
-from tests.support.second_device import MIXED, PLACE, Elsewhere, There
+from tests.support.second_device import (
+    ALLOWED,
+    LACKING,
+    MIXED,
+    PLACE,
+    REFUSED,
+    Elsewhere,
+    There,
+)
 
 EXACT = 1e-10  # of float64
 SINGLE = 1000 * torch.finfo(torch.float32).eps  # of copies, whose errors a residual adds up
@@ -75,6 +93,15 @@ def curves(model, inputs):
     maps = [found.relevance, -found.relevance]
     found = perturbation_curves(model, batch, maps, found.target, chunk=2)
     return [curve.logits for of_map in found for curve in of_map]
+
+
+def judged(model, inputs):
+    """All measures of a map, and what patching one text does."""
+    found = evaluate(model, inputs, attribute(model, inputs).relevance, subsets=4, samples=2)
+    one = {key: x[:1, :6] for key, x in inputs.items()}
+    patched = patching(model, one, None, {"attnlrp": "attnlrp"})
+    kinds = [*patched.effect.values(), *patched.predicted["attnlrp"].values()]
+    return [torch.as_tensor(x) for x in (*found["relevance"].values(), *kinds)]
 
 
 def errors(model, inputs):
@@ -178,7 +205,8 @@ def without(*names):
 
 
 EAGER = ("audit", "rows", "written", "resumed")  # cases that need scores to be seen
-NUMBERS = ("softmax errors", *EAGER)  # cases that end in NumPy, and so on the CPU
+NO_FLOAT64 = ("judged",)  # cases in float32, on a device without float64
+NUMBERS = ("softmax errors", *NO_FLOAT64, *EAGER)  # cases that end in NumPy, and so on the CPU
 OF_ENCODERS = ("softmax errors",)
 OF_TEXT = (
     "loo", "embeddings", "deletion", "replacement", "copies in float32", "curves",
@@ -192,7 +220,7 @@ ALIKE = *OF_ENCODERS, *(x for x in OF_TEXT if x not in ("loo", "mask-relevance")
 BY_FAMILY = dict.fromkeys(cases.FAMILIES, EVERYWHERE)
 BY_FAMILY |= {
     "bert": FULLY
-    | {"audit": audited, "rows": measured}
+    | {"audit": audited, "rows": measured, "judged": judged}
     | {"answers": partial(several, make=BertForQuestionAnswering, targets=[None, answer(1, 2)])},
     "gpt2": without(*OF_ENCODERS) | {"audit": audited},
     # Padding on its left makes stock eager LLaMA NaN.
@@ -206,24 +234,6 @@ BY_FAMILY |= {
     },
     "vit": without(*OF_TEXT) | {"audit": audited},
 }
-REFUSED = {
-    "sum": lambda here, there: there + here,
-    "sum in place": lambda here, there: here[0].add_(there[0]),
-    "least": lambda here, there: there.clamp(max=here[0]),
-    "concatenation": lambda here, there: torch.cat([there, here]),
-    "selection": lambda here, there: here[there > 0],
-    "assignment": lambda here, there: there.index_put_((here > 0,), here),
-    "product": lambda here, there: torch.nn.functional.linear(there[None], here[None]),
-    "numpy": lambda here, there: there.numpy(),
-}
-"""Operations on two vectors, one of them elsewhere, that a GPU refuses."""
-ALLOWED = {
-    "number": lambda here, there: there * here[0],
-    "index": lambda here, there: there[here > 0],
-    "number at an index": lambda here, there: there.index_put_((here > 0,), here[0]),
-    "copy": lambda here, there: there.copy_(here),
-    "move": lambda here, there: there + here.to(there.device),
-}
 
 
 def outcome(case, name, family):
@@ -231,15 +241,21 @@ def outcome(case, name, family):
     model, inputs = cases.family(family, attn_implementation="eager" if name in EAGER else "sdpa")
     if family in DECODERS:  # padding on the left
         inputs = {key: x.flip(1) for key, x in inputs.items()}
+    if name in NO_FLOAT64:
+        model = model.float()
+        LACKING.add(torch.float64)
+        WITHOUT_FLOAT64.add(PLACE.type)
     want = attempt(case, model, inputs)
     with Elsewhere():
         found = attempt(case, copy.deepcopy(model).to(PLACE), inputs)
+    LACKING.clear()
+    WITHOUT_FLOAT64.discard(PLACE.type)
     if isinstance(want, str) or isinstance(found, str):
         return f"{found}, and here {want}"
     if name not in NUMBERS and not all(isinstance(x, There) for x in found):
         return "the result is not where the model is"
     found = [x.held if isinstance(x, There) else x for x in found]
-    tolerance = SINGLE if name == "copies in float32" else EXACT
+    tolerance = SINGLE if name in ("copies in float32", *NO_FLOAT64) else EXACT
     close = partial(torch.allclose, rtol=0, atol=tolerance, equal_nan=True)
     wrong = [n for n, (a, b) in enumerate(zip(want, found, strict=True)) if not close(a, b)]
     return f"other numbers in {wrong}" if wrong else ""

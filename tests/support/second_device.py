@@ -18,6 +18,7 @@ NAME = "elsewhere"
 HERE = torch.device("cpu")
 INDEXING = {aten.index.Tensor, aten.index_put_.default, aten._index_put_impl_.default}
 MIXED = f"on {NAME}, and on the CPU"
+LACKING = set()  # dtypes that the device has not
 NO_NUMBERS = {aten.clamp.Tensor, aten.clamp_min.Tensor, aten.clamp_max.Tensor}
 
 
@@ -96,6 +97,8 @@ def run(f, args, kwargs):
     known = {id(x.held): x for x in there}  # a tensor written in place stays itself
     args, kwargs = tree_map_only(There, lambda x: x.held, (args, kwargs))
     out = f(*args, **kwargs)
+    if stays and any(x.dtype in LACKING for x in tree_leaves(out) if isinstance(x, Tensor)):
+        raise TypeError(f"{f}: {NAME} has no {', '.join(map(str, LACKING))}")
     wrap = lambda x: known[id(x)] if id(x) in known else There(x) if stays else x
     return tree_map_only(Tensor, wrap, out)
 
@@ -119,3 +122,23 @@ def _check(f, args, kwargs):
                 mixed.append(f"{argument.name}={x}")
     if mixed:
         raise RuntimeError(f"{f} has tensors {MIXED} {', '.join(mixed)}")
+
+
+REFUSED = {
+    "sum": lambda here, there: there + here,
+    "sum in place": lambda here, there: here[0].add_(there[0]),
+    "least": lambda here, there: there.clamp(max=here[0]),
+    "concatenation": lambda here, there: torch.cat([there, here]),
+    "selection": lambda here, there: here[there > 0],
+    "assignment": lambda here, there: there.index_put_((here > 0,), here),
+    "product": lambda here, there: torch.nn.functional.linear(there[None], here[None]),
+    "numpy": lambda here, there: there.numpy(),
+}
+"""Operations on two vectors, one of them elsewhere, that a GPU refuses."""
+ALLOWED = {
+    "number": lambda here, there: there * here[0],
+    "index": lambda here, there: there[here > 0],
+    "number at an index": lambda here, there: there.index_put_((here > 0,), here[0]),
+    "copy": lambda here, there: there.copy_(here),
+    "move": lambda here, there: there + here.to(there.device),
+}

@@ -104,10 +104,11 @@ def measured(
 
 
 def _has(name: str, kind: str) -> bool:
-    """Whether a model is measured: random ones for norms alone, masks if there is a token."""
+    """Whether a model is measured: random ones for norms alone, masks in texts of classifiers."""
     if name in RANDOM:
         return kind in (WORD, TENTH)
-    return kind != MASK or model(name).tokenizer.mask_token_id is not None
+    has_mask = model(name).tokenizer.mask_token_id is not None
+    return kind != MASK or (has_mask and model(name).explains == "class")
 
 
 @cache

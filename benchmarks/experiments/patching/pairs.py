@@ -75,7 +75,8 @@ def text_pairs(classifier: Classifier, texts: Sequence[str], count: int) -> Iter
     mask = classifier.tokenizer.mask_token_id
     for text, clean, other in found[:count]:
         differ = clean["input_ids"] != other["input_ids"]
-        masked = mask and clean | {"input_ids": clean["input_ids"].masked_fill(differ, mask)}
+        ids = clean["input_ids"].masked_fill(differ, mask or 0)
+        masked = None if mask is None else clean | {"input_ids": ids}
         with torch.inference_mode():
             first, second = classifier.model(**clean).logits[0].topk(2).indices.tolist()
         yield Pair(text, clean, other, masked, logit(first) - logit(second))
