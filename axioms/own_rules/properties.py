@@ -82,12 +82,13 @@ def _exchange(given: Given) -> dict[sp.Symbol, sp.Expr]:
 
 
 CONSERVES = "conserves relevance"
+LINEAR = "is linear in relevance"
 GENERAL: dict[str, Claim] = {
     CONSERVES: Claim(
         changes=(_same,),
         sides=lambda setting, found: ([setting.total(flat(found))], [setting.relevance]),
     ),
-    "is linear in relevance": Claim(
+    LINEAR: Claim(
         needs=OTHER,
         changes=(_more, _same, _other),
         sides=lambda setting, both, one, other: (

@@ -5,11 +5,13 @@ its templates, if an operation of the kind carries relevance there.
 """
 
 from collections.abc import Callable, Iterator, Sequence
+from contextlib import suppress
 from dataclasses import dataclass, replace
 from functools import cache, cached_property, partial
 from itertools import chain, islice, product
 
 import sympy as sp
+from sympy.matrices.exceptions import ShapeError
 
 from lrp_axioms.axioms import kinds
 from lrp_axioms.axioms.decide.answers import QUARTER, Answer, Tested, answer, tried_further, witness
@@ -22,7 +24,7 @@ from lrp_axioms.axioms.graph import Node, topological
 from lrp_axioms.axioms.own_rules import claims
 from lrp_axioms.axioms.own_rules.formula import check_one_formula
 from lrp_axioms.axioms.own_rules.messages import rule_set, symbolic
-from lrp_axioms.axioms.own_rules.properties import CONSERVES
+from lrp_axioms.axioms.own_rules.properties import CONSERVES, LINEAR
 from lrp_axioms.axioms.own_rules.properties import claims as claims_of
 from lrp_axioms.axioms.own_rules.rules import Rule
 from lrp_axioms.axioms.own_rules.uniform import read
@@ -40,6 +42,7 @@ from lrp_axioms.axioms.scoreboard.witness import (
 )
 from lrp_axioms.axioms.verdict import IN_LIMIT, PROVED, REFUTED, SAME_IF, Verdict
 
+OUTPUTS = 5  # of a layer: more than inputs
 TRIED = 30  # small points in shapes of a template
 FIRST = 3  # points to try a rule with gaps at
 RELEVANCE = "R"
@@ -105,12 +108,16 @@ def _rewrite_verdict(rule: Rule, name: str) -> Verdict:
     counts = sorted(inputs_in(name, rule.kinds)) if lists else _widths(rule, name)
     if found.status in (PROVED, IN_LIMIT) and counts and (not lists or read(rule) is None):
         found = tried_further(found, _with_more_inputs(rule, name))
+    alone = _mixing(rule, name) if found.status in (PROVED, IN_LIMIT) else []
+    alone = [] if alone and _is_linear(rule) else alone
+    found = tried_further(found, _with_more_outputs(rule, name, alone))
     *first, last = map(str, counts) if counts else ("",)
     many = " and ".join(filter(None, (", ".join(first), last)))
     nodes = (x for _, graph in _graphs(name) for x in topological(graph))
     relu = "relu" if any(x.attributes.get("function") == "relu" for x in nodes) else ""
     of = "inputs" if lists else "channels or keys"
-    inputs = ", with ".join(filter(None, (many and f"{many} {of}", relu)))
+    outputs = "one output" if alone else ""
+    inputs = ", with ".join(filter(None, (many and f"{many} {of}", relu, outputs)))
     where = "no divisor is 0" if found.divisors else ""
     return _verdict(f"{SAME_IF}{name}", found, inputs, where)
 
@@ -122,14 +129,25 @@ def _templates(rule: Rule, rewrite: str) -> Sequence[Template]:
     return REWRITES[rewrite].templates
 
 
-def _widths(rule: Rule, rewrite: str) -> list[int]:
-    """Returns the lengths of rows in templates with an operation that mixes entries."""
-    mixing = [
+def _mixing(rule: Rule, rewrite: str) -> list[Template]:
+    """Returns the templates with an operation that mixes entries."""
+    return [
         template
         for template in _templates(rule, rewrite)
         if any(x.args and x.op not in ENTRYWISE for x in topological(template.root))
     ]
-    return sorted({columns for t in mixing for _, columns in t.generic.values()} - {1})
+
+
+def _widths(rule: Rule, rewrite: str) -> list[int]:
+    """Returns the lengths of rows in templates with an operation that mixes entries."""
+    shapes = (shape for t in _mixing(rule, rewrite) for shape in t.generic.values())
+    return sorted({columns for _, columns in shapes} - {1})
+
+
+@cache
+def _is_linear(rule: Rule) -> bool:
+    """Whether what holds of a layer with one output holds of any number of outputs."""
+    return verdict(rule, LINEAR).status in (PROVED, IN_LIMIT)
 
 
 def _verdict(claim: str, found: Answer, inputs: str, where: str) -> Verdict:
@@ -216,6 +234,19 @@ def _with_more_inputs(rule: Rule, rewrite: str) -> Iterator[tuple[OfGraphs, Leaf
             for name, (rows, columns) in template.generic.items()
         }
         yield OfGraphs(rule, rewrite, template), many_inputs(count, *widths.items())
+
+
+def _with_more_outputs(
+    rule: Rule, rewrite: str, templates: Sequence[Template]
+) -> Iterator[tuple[OfGraphs, LeafMatrices]]:
+    """A random point of each template whose layers can have several outputs."""
+    for template in templates:
+        found = template.generic.items()
+        shapes = [(x, (rows, OUTPUTS if n == 1 else n)) for x, (rows, n) in found]
+        point = many_inputs(OUTPUTS, *shapes)
+        with suppress(ShapeError):  # where one channel is multiplied further on
+            denoted(template.root, point)
+            yield OfGraphs(rule, rewrite, template), point
 
 
 def _graphs(rewrite: str) -> Iterator[tuple[Template, Node]]:

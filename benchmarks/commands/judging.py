@@ -12,6 +12,7 @@ from pathlib import Path
 from typing import TypeAlias
 
 from lrp_axioms.axioms.verdict import UNDECIDED, Judged, Verdict
+from lrp_axioms.benchmarks.errors import RunError
 from lrp_axioms.numeric.spelling import printable
 
 PIECE = 2**16  # bytes of a line that are passed on at once
@@ -45,8 +46,8 @@ def judge_rules(path: Path, limit: float, started: Started = lambda *_: None) ->
     Before each verdict ``started`` gets its number, the rule's number of verdicts, and the names of
     rule and claim.  A verdict is undecided after ``limit`` seconds, and the others go on.
 
-    Raises ValueError for a file that cannot be run, or takes more than ``limit`` seconds; and, at
-    the end, one for all rules that cannot be judged.
+    Raises ValueError for a file that cannot be run, or takes more than ``limit`` seconds; at the
+    end, one for all rules that cannot be judged; and RunError where no process can be started.
     """
     at, errors = _Place(), []
     while at:
@@ -70,6 +71,9 @@ def _follow(process, path, limit, at, errors, started):
                 "end, or give it more with --limit"
             )
             return _Place(at.number + 1) if at.name else None
+        if kind == "gone" and at.claim:
+            why = f"the process that decides it ended, with status {process.status}"
+            return at.after(Verdict(at.claim, UNDECIDED, "", reason=why))
         if kind == "gone":
             errors.append(f"{at.name or path}: ended the process that runs it; take out what exits")
             return _Place(at.number + 1) if at.name else None
@@ -109,8 +113,17 @@ class _Process:
         self.printing.start()
 
     def __enter__(self):
-        self.sent.get()  # ready, once all is imported, before anything of the user's runs
+        if self.sent.get() == ["gone"]:  # not ready: an import ended it, and no rule of the file
+            self.__exit__()
+            raise RunError(
+                f"the process that judges rules ended, with status {self.status}, before it read "
+                "the file; run again, or look at what it printed"
+            )
         return self
+
+    @property
+    def status(self):
+        return self.process.wait()
 
     def __exit__(self, *raised):
         self.process.kill()

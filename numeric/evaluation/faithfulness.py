@@ -79,9 +79,10 @@ def evaluate(
     Any other torch module is measured with ``of``, ``read`` and ``axes``, as for ``attribute``, and
     a map (batch, position) of the named tensors: a position is removed by setting it to
     ``baseline``, a number (0).  Soft measures are of texts.
-    Logits for all but the shares and correlations.  NaN where a measure is undefined: r, LDS,
-    "explained" and the soft measures of a constant map, "explained" also of a constant logit, and
-    soft measures also where words do not raise the probability, or labels share no softmax.
+    Logits for all but the shares and correlations.  NaN where a measure is undefined: r, tau, LDS,
+    "explained" and the soft measures of a constant map, all but the last also of a logit that no
+    removal changes beyond rounding, and soft measures also where words do not raise the
+    probability, or labels share no softmax.
     Raises ValueError for maps that do not fit, or are not finite, for unknown measures, and for
     ``fixed`` without a token to remove.
     """

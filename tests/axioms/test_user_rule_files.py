@@ -11,7 +11,9 @@ from axioms.own_rules.properties import CONSERVES
 from axioms.own_rules.verdicts import decisions, judge
 from axioms.verdict import IN_LIMIT, PROVED, REFUTED, UNDECIDED
 from benchmarks.cli import app
+from benchmarks.commands import judging
 from benchmarks.commands.judging import judge_rules
+from benchmarks.errors import RunError
 from tests.support.rule_files import ENDLESS, HEAD, PRODUCT, conservation, written
 
 EXAMPLE = Path(__file__).parents[2] / "docs" / "my_rules.py"
@@ -111,6 +113,22 @@ def test_a_verdict_that_takes_too_long_is_undecided_and_the_others_go_on(tmp_pat
     assert by_claim["the same for logits in another order"].status == REFUTED
     names = [f"late: {name}" for name in decisions(load(path)[0])]
     assert begun == [(n, len(names), name) for n, name in enumerate(names)]
+
+
+def test_a_verdict_that_ends_its_process_is_undecided_and_the_others_go_on(tmp_path):
+    ends = LATE.replace(ENDLESS, "__import__('os')._exit(3)")
+    (found,) = judge_rules(written(tmp_path, HEAD + ends), 60)
+    reasons = {each.claim: each.reason for each in found.verdicts if each.status == UNDECIDED}
+    said = "the process that decides it ended, with status 3"
+    assert reasons["is linear in relevance"] == said
+    (order,) = (x for x in found.verdicts if x.claim == "the same for logits in another order")
+    assert order.status == REFUTED
+
+
+def test_a_process_that_cannot_begin_is_no_fault_of_the_file(tmp_path, monkeypatch):
+    monkeypatch.setattr(judging, "MODULE", "no_such_module")
+    with pytest.raises(RunError, match="status 1, before it read the file"):
+        list(judge_rules(written(tmp_path, f"{HEAD}{PRODUCT}R, 0\n"), 60))
 
 
 @pytest.mark.parametrize(

@@ -7,7 +7,7 @@ from axioms.decide.signs import sign
 from axioms.own_rules.rules import rule
 from axioms.own_rules.verdicts import verdict
 from axioms.verdict import PROVED, REFUTED
-from tests.support.own_rules import halves
+from tests.support.own_rules import halves, without_bias
 
 
 def test_weights_of_heads_that_change_places_come_from_a_softmax():
@@ -33,6 +33,25 @@ def test_a_rule_that_reads_one_side_of_a_product_is_refuted_on_the_other(rewrite
     assert [verdict(own, rewrite).status for own in (by_the_left, by_the_right)] == [REFUTED] * 2
 
 
+def clamped_at(most):
+    @rule("linear")
+    def clamped(x, w, b, z, R, eps):
+        return [sp.Max(-most, sp.Min(R, most)) / len(x) for _ in x]
+
+    return clamped
+
+
+@pytest.mark.parametrize("rewrite", ["fold linear", "split linear", "duplicate neuron"])
+def test_a_rule_that_is_not_linear_in_relevance_is_decided_for_one_output(rewrite):
+    found = verdict(clamped_at(1), rewrite)  # its two outputs would pass on more than their sum
+    assert (found.status, found.scope) == (REFUTED, "at the witness")
+    found = verdict(clamped_at(10**6), rewrite)  # no small point shows it
+    assert found.status == PROVED
+    assert found.scope.endswith("with one output")
+    linear = verdict(without_bias, rewrite)
+    assert linear.status == REFUTED or "output" not in linear.scope
+
+
 def test_every_neuron_may_be_the_one_that_is_duplicated():
     @rule("linear")
     def first_twice(x, w, b, z, R, eps):
@@ -53,6 +72,9 @@ def test_rewrites_of_rows_are_tried_with_longer_rows_and_name_their_scope():
 
     assert verdict(of_two_channels, "decompose LayerNorm").status == REFUTED
     found = verdict(of_relu, "duplicate neuron")
-    assert (found.status, found.scope) == (PROVED, "for 2 channels or keys, with relu")
+    assert (found.status, found.scope) == (
+        PROVED,
+        "for 2 channels or keys, with relu, with one output",
+    )
     assert verdict(halves, "multiply by one").scope == "at the witness"
     assert verdict(halves, "commute products").scope == "for all operands"
