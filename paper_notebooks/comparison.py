@@ -10,13 +10,14 @@ from numeric.evaluation.correlation import BootstrapMean, bootstrap_mean, flippe
 from paper_notebooks import output
 
 TOKENS = ("all", "content")
+AS_IN_THE_PAPER = "all, sum to one"
 
 
 @dataclass(frozen=True, kw_only=True)
 class Comparison:
     """Paired differences over texts, CP-LRP minus AttnLRP, and their means with intervals."""
 
-    gaps: dict[str, np.ndarray]  # tokens that count -> differences of r with Leave-One-Out
+    gaps: dict[str, np.ndarray]  # maps -> differences of r with Leave-One-Out
     means: dict[str, BootstrapMean]
     carried: BootstrapMean  # by [CLS] and [SEP]: gap over all less gap over content tokens
     delta: BootstrapMean  # of LeRF - MoRF, in logits
@@ -29,7 +30,9 @@ class Comparison:
         for tokens, gap in self.gaps.items():
             mean, share = self.means[tokens], (gap > 0)[~np.isnan(gap)].mean()
             verdict = output.verdict(mean, **who)
-            rows.append([f"over {tokens} tokens", output.signed(mean), f"{share:.2f}", verdict])
+            tokens, *how = tokens.split(", ")
+            label = ", ".join((f"over {tokens} tokens", *how))
+            rows.append([label, output.signed(mean), f"{share:.2f}", verdict])
         verdict = output.verdict(self.carried, above="favours CP-LRP", below="favours AttnLRP")
         return [*rows, ["carried by [CLS] and [SEP]", output.signed(self.carried), "–", verdict]]
 
@@ -43,11 +46,11 @@ class Comparison:
 def compare(result) -> Comparison:
     """Compares the per-text values of a Result of Table 2."""
     both = lambda key: [per_text(result.examples, key, m) for m in ("CP-LRP", "AttnLRP")]
-    gaps = {tokens: np.subtract(*both(f"r {tokens}")) for tokens in TOKENS}
+    gaps = {maps: np.subtract(*both(f"r {maps}")) for maps in (*TOKENS, AS_IN_THE_PAPER)}
     mean = lambda values: bootstrap_mean(values, seed=SEED)
     return Comparison(
         gaps=gaps,
-        means={tokens: mean(gap) for tokens, gap in gaps.items()},
+        means={maps: mean(gap) for maps, gap in gaps.items()},
         carried=mean(gaps["all"] - gaps["content"]),
         delta=mean(np.subtract(*both("Δ"))),
         turned={method: _turned(result.examples, method) for method in ("IG", "AttnLRP", "CP-LRP")},

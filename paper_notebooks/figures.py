@@ -20,11 +20,12 @@ def gaps(found: Mapping[str, np.ndarray]) -> Figure:
     figure = Figure(figsize=(6.5, 2.8), layout="constrained")
     axes = figure.subplots()
     styles = {"all": {"color": "0.1"}, "content": {"color": "0.5", "ls": "--"}}
-    for tokens, gap in found.items():
+    raw = {tokens: found[tokens] for tokens in styles}
+    for tokens, gap in raw.items():
         x = np.sort(gap[~np.isnan(gap)])
         share = np.arange(1, len(x) + 1) / len(x)
         axes.plot(x, share, drawstyle="steps-post", label=f"{tokens} tokens", **styles[tokens])
-    axes.set_xlim(*np.nanquantile(np.concatenate([*found.values()]), [0.01, 0.99]))
+    axes.set_xlim(*np.nanquantile(np.concatenate([*raw.values()]), [0.01, 0.99]))
     axes.axvline(0, color="0.5", lw=0.8)
     axes.axhline(0.5, color="0.5", lw=0.8)
     axes.set_xlabel("r with Leave-One-Out: CP-LRP minus AttnLRP")

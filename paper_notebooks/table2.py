@@ -3,7 +3,7 @@
 from benchmarks.experiments import drawing, tables
 from benchmarks.experiments.table2 import METHODS
 from paper_notebooks import figures, output
-from paper_notebooks.comparison import Comparison
+from paper_notebooks.comparison import AS_IN_THE_PAPER, TOKENS, Comparison
 
 
 def table(result) -> None:
@@ -48,11 +48,12 @@ def curves(found: Comparison) -> None:
 
 def headline(result, found: Comparison) -> None:
     """Shows the answer in a sentence; AssertionError unless all rows and intervals are there."""
+    raw = {tokens: found.closer(tokens) for tokens in TOKENS}
     output.say(
         f"**On {result.settings['examples']} texts of {result.settings['dataset']}, closer to "
-        f"Leave-One-Out over all tokens: {found.closer('all')} (the paper: CP-LRP); over content "
-        f"tokens: {found.closer('content')}. [CLS] and [SEP] carry {output.signed(found.carried)} "
-        "of the difference.**"
+        f"Leave-One-Out over all tokens: {raw['all']}; over content tokens: {raw['content']}. Of "
+        f"maps that sum to one, as in the paper: {found.closer(AS_IN_THE_PAPER)} (the paper: "
+        f"CP-LRP). [CLS] and [SEP] carry {output.signed(found.carried)} of the first difference.**"
     )
     methods = [row["method"] for row in result.rows if row["method"] != "  paper"]
     means = (*found.means.values(), found.carried, found.delta)

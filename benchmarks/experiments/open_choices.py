@@ -1,10 +1,12 @@
 """How much the choices that the paper leaves open change the agreement with Leave-One-Out."""
 
-from lrp_axioms.benchmarks.experiments.maps import Measured, correlations, means
+from lrp_axioms.benchmarks.experiments.maps import SEED, Measured, correlations, means
 from lrp_axioms.benchmarks.experiments.record import Experiment, number, value
 from lrp_axioms.benchmarks.experiments.result import Result, undefined
 from lrp_axioms.benchmarks.experiments.rows import LOO, LRP
+from lrp_axioms.numeric.evaluation.correlation import bootstrap_mean
 
+TOKENS = ("all", "content")
 REFERENCES = {
     "LOO": "attention mask",
     "LOO, [MASK] in place": "[MASK]",
@@ -15,14 +17,16 @@ REFERENCES = {
 
 def sensitivity(data: Measured) -> Result:
     """Agreement with LOO while one choice that the paper leaves open changes at a time."""
-    rows = []
+    rows, agreement = [], {}
     for label, maps in data.maps.items():
         method, _, choice = label.partition(", ")
         row = {"method": method, "choice": choice or "as in Table 2"}
         for reference, name in REFERENCES.items():
             if label != reference:
                 found = correlations(maps, data.maps[reference])
-                row |= means({f"{name} {x}": found[f"r {x}"] for x in ("all", "content")})
+                row |= means({f"{name} {x}": found[f"r {x}"] for x in TOKENS})
+                if reference == "LOO":
+                    agreement[method, row["choice"]] = found
         rows.append(row)
     order = ["AttnLRP", "CP-LRP", "LOO", *(row["method"] for row in rows)]
     return data.result(
@@ -37,28 +41,30 @@ def sensitivity(data: Measured) -> Result:
             "float64, the maps of Table 2 in its float32."
         ),
         rows=sorted(rows, key=lambda row: order.index(row["method"])),
-        notes=(*_notes(rows), *undefined(rows)),
+        notes=(*_notes(agreement), *undefined(rows)),
     )
 
 
-def _notes(rows):
-    found = {(row["method"], row["choice"]): row for row in rows}
+def _notes(found):
+    """Says by choice whether r of CP-LRP is above r of AttnLRP: (method, choice) -> r per text."""
     choices = [choice for method, choice in found if method == "AttnLRP"]
     choices = [choice for choice in choices if ("CP-LRP", choice) in found]
-    for tokens in ("all", "content"):
-        key = f"attention mask {tokens}"
-        wins = {c: found["CP-LRP", c][key] - found["AttnLRP", c][key] for c in choices}
-        ahead = [c for c, gap in wins.items() if gap > 0]
-        behind = [c for c, gap in wins.items() if gap <= 0]
+    for tokens in TOKENS:
+        of = lambda method, choice: found[method, choice][f"r {tokens}"]  # noqa: B023 (used here)
+        gaps = {c: bootstrap_mean(of("CP-LRP", c) - of("AttnLRP", c), seed=SEED) for c in choices}
+        ahead = [c for c, gap in gaps.items() if gap.low > 0]
+        behind = [c for c, gap in gaps.items() if gap.high < 0]
+        neither = [c for c in choices if c not in (*ahead, *behind)]
         yield (
-            f"Over {tokens} tokens the mean r of CP-LRP is above that of AttnLRP with: "
-            f"{'; '.join(ahead) or 'none'}; not above it with: {'; '.join(behind) or 'none'}."
+            f"Over {tokens} tokens r of CP-LRP is above r of AttnLRP (paired 95 % intervals) with: "
+            f"{'; '.join(ahead) or 'none'}; below it with: {'; '.join(behind) or 'none'}; "
+            f"undecided with: {'; '.join(neither) or 'none'}."
         )
 
 
 def _both(key):
     """Formats a value over all and over content tokens."""
-    return lambda row: " / ".join(number(f"{key} {t}", 2)(row) for t in ("all", "content"))
+    return lambda row: " / ".join(number(f"{key} {t}", 2)(row) for t in TOKENS)
 
 
 EXPERIMENT = Experiment(

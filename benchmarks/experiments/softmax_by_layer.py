@@ -64,11 +64,15 @@ def _notes(rows):
             for t in gains
         )
         yield f"{name} against the gain of bypassing that layer alone, over {n} layers: r = {said}."
-    r = pearsonr(pick("linearization_error"), pick("flatness"))
+    said = []
+    for key, of in {"linearization_error": "removal", "first_order_error": "a logit of 0"}.items():
+        r = pearsonr(pick(key), pick("flatness"))
+        low, high = r.confidence_interval()
+        said.append(f"{r.statistic:+z.2f} [{low:+z.2f}, {high:+z.2f}] (effect of {of})")
     yield (
-        f"Linearization error against flatness, over {n} layers: r = {r.statistic:+z.2f}; the "
-        "paper argues that the error is largest where attention is flat, which is "
-        f"{'what' if r.statistic > 0 else 'not what'} these layers show."
+        f"Relative error of Eq. 5 against flatness, over {n} layers: r = {' and '.join(said)}; the "
+        "paper argues that the error is largest where attention is flat. Against removal it is "
+        "|z (1 - A) - 1| in every entry, so that large logits alone make it large."
     )
 
 

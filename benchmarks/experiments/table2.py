@@ -54,9 +54,8 @@ def _gaps(data):
             continue
         gap = np.abs(maps.values[GAP])
         yield (
-            f"{label} with {data.steps[label]}: its relevance and the change of the logit "
-            f"from the baseline differ by {gap.mean():.3f} logits in the mean over texts, at most "
-            f"{gap.max():.3f} (completeness gap)."
+            f"{label} with {data.steps[label]}: completeness gap of {gap.mean():.3f} logits in the "
+            f"mean over texts, {gap.max():.3f} at most."
         )
 
 
@@ -69,11 +68,12 @@ def notes(columns: Mapping[str, list], paper: Mapping[str, Mapping]) -> tuple[st
     found += too_few(len(set(columns["example"])))
     if all(map(_decided, gaps.values())) and gaps["all"].mean * gaps["content"].mean < 0:
         found.append(HINGES)
-    theirs = [paper.get(method, {}).get("r all, sum to one") for method in PAIR]
+    gap = paired_gap(columns, AS_IN_THE_PAPER)
+    theirs = [paper.get(method, {}).get(AS_IN_THE_PAPER) for method in PAIR]
     if None not in theirs:
         found.append(
-            f"The paper reports {theirs[0]:.2f} for CP-LRP and {theirs[1]:.2f} for AttnLRP "
-            "(BERT-base, sum to 1)."
+            f"Of maps that sum to one, as in the paper, the difference over all tokens is "
+            f"{_signed(gap)}; the paper has {theirs[0]:.2f} against {theirs[1]:.2f} (BERT-base)."
         )
     return tuple(found)
 
@@ -97,10 +97,11 @@ def _compared(gap):
     verdict = "the interval contains 0, so these texts do not separate the two"
     if _decided(gap):
         verdict = f"{'CP-LRP' if gap.mean > 0 else 'AttnLRP'} is closer to Leave-One-Out"
-    return (
-        f"r of CP-LRP minus r of AttnLRP is {gap.mean:+z.3f} [{gap.low:+z.3f}, {gap.high:+z.3f}] "
-        f"(paired, 95 % bootstrap): {verdict}"
-    )
+    return f"r of CP-LRP minus r of AttnLRP is {_signed(gap)} (paired, 95 % bootstrap): {verdict}"
+
+
+def _signed(gap):
+    return f"{gap.mean:+z.3f} [{gap.low:+z.3f}, {gap.high:+z.3f}]"
 
 
 def figure(result):
@@ -135,6 +136,7 @@ def summary(result):
     yield from result.notes
 
 
+AS_IN_THE_PAPER = "r all, sum to one"  # the column of its numbers
 HINGES = (
     "The sign of that difference changes once [CLS] and [SEP] are left out: which rule is closer "
     "hinges on two tokens that carry no content."

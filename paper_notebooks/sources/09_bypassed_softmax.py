@@ -118,9 +118,10 @@ flat, sharp = (within("flatness", low, high) for low, high in ((FLAT, 1), (0, 0.
 turned = within("logit", -np.inf, -1.5, FLAT)
 output.say(
     f"**Within a row, r of CP-LRP with Leave-One-Out is {flat['CP-LRP']:.2f} where attention is "
-    f"flat and {sharp['CP-LRP']:.2f} where it is sharp; §3.2 argues that flat is worse. AttnLRP is "
-    f"at {flat['AttnLRP']:.2f} and {sharp['AttnLRP']:.2f}, and at {turned['AttnLRP']:.2f} in flat "
-    f"rows whose mean logit is below -1.5, which are {turned['share']:.2%} of all.**"
+    f"flat and {sharp['CP-LRP']:.2f} where it is sharp. AttnLRP, of which §3.2 argues that flat is "
+    f"worse, is at {flat['AttnLRP']:.2f} and {sharp['AttnLRP']:.2f}, and at "
+    f"{turned['AttnLRP']:.2f} in flat rows whose mean logit is below -1.5, which are "
+    f"{turned['share']:.2%} of all.**"
 )
 for r in by_head.values():
     assert r.shape == rows[0]["logit"].shape[:2], "one mean for each head"

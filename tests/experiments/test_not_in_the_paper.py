@@ -207,20 +207,36 @@ def test_the_settings_say_which_rows_ran_in_which_dtype(sensitivity, tmp_path):
     )
 
 
+def said_of(note):
+    """The choices above, below and undecided of a note."""
+    parts = re.fullmatch(r"Over .* with: (.*); below it with: (.*); undecided with: (.*)\.", note)
+    return [set(part.split("; ")) - {"none"} for part in parts.groups()]
+
+
 def test_notes_of_open_choices_name_those_with_which_cp_lrp_is_ahead(sensitivity):
     for note, tokens in zip(sensitivity.notes, ("all", "content"), strict=False):
         key = f"attention mask {tokens}"
-        ahead = {
-            choice
+        gap = {
+            choice: found(sensitivity, "CP-LRP", choice)[key]
+            - found(sensitivity, "AttnLRP", choice)[key]
             for choice in CHANGES
-            if found(sensitivity, "CP-LRP", choice)[key]
-            > found(sensitivity, "AttnLRP", choice)[key]
         }
-        said, rest = re.fullmatch(
-            rf"Over {tokens} tokens .* with: (.*); not above it with: (.*)\.", note
-        ).groups()
-        assert set(said.split("; ")) == (ahead or {"none"})
-        assert set(rest.split("; ")) == (set(CHANGES) - ahead or {"none"})
+        ahead, behind, neither = said_of(note)
+        assert sorted([*ahead, *behind, *neither]) == sorted(CHANGES)
+        assert all(gap[choice] > 0 for choice in ahead)
+        assert all(gap[choice] < 0 for choice in behind)
+
+
+def test_a_choice_whose_interval_holds_0_is_undecided():
+    gaps = {"more": 0.2, "less": -0.2, "alike": 0.0}
+    chance, r = np.random.default_rng(0), {}
+    for choice, gap in gaps.items():
+        base = chance.normal(size=30)
+        for method, more in (("AttnLRP", 0), ("CP-LRP", gap)):
+            values = base + more + 0.1 * chance.normal(size=30)
+            r[method, choice] = {f"r {tokens}": values for tokens in ("all", "content")}
+    for note in open_choices._notes(r):
+        assert said_of(note) == [{"more"}, {"less"}, {"alike"}]
 
 
 # All tables

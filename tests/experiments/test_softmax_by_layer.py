@@ -64,8 +64,9 @@ def test_notes_of_softmax_are_correlations_over_the_layers(softmax):
             r = pearsonr(column(key), column(f"gain {tokens}"))
             low, high = r.confidence_interval()
             assert f"{r.statistic:+.2f} [{low:+.2f}, {high:+.2f}] ({tokens} tokens)" in note
-    r = pearsonr(column("linearization_error"), column("flatness")).statistic
-    assert f"r = {r:+.2f};" in softmax.notes[3]
-    assert ("which is what" in softmax.notes[3]) == (r > 0)
+    for key in ("linearization_error", "first_order_error"):
+        r = pearsonr(column(key), column("flatness"))
+        low, high = r.confidence_interval()
+        assert f"{r.statistic:+.2f} [{low:+.2f}, {high:+.2f}] (effect" in softmax.notes[3]
     (undefined,) = softmax.notes[4:]  # a text of one word
     assert undefined.startswith("gain content undefined in up to 1 examples")

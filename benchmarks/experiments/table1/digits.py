@@ -210,10 +210,10 @@ def _notes(rows):
         f"The same map for both factorizations: {', '.join(same) or 'none'}; different maps: "
         f"{', '.join(differ) or 'none'} (in the paper: LOO, IG; AttnLRP)."
     )
-    far = [row for row in rows if abs(row["r raw"] - row["paper r"]) > 0.5]
+    far = [row for row in rows if abs(row["r sum to one"] - row["paper r"]) > 0.5]
     if far:
         cells = [f"{row['explainer']} {row['pair']} ({row['paper r']})" for row in far]
-        yield f"More than 0.5 away from the paper: {', '.join(cells)}."
+        yield f"More than 0.5 away from the paper, sum to one: {', '.join(cells)}."
 
 
 def _row(runs, examples, explainer, pair, paper):
