@@ -25,7 +25,7 @@ from lrp_axioms.numeric.engine.scope import check_stabiliser
 from lrp_axioms.numeric.methods.lrp import check_share, lrp
 from lrp_axioms.numeric.methods.options import composite_of
 from lrp_axioms.numeric.models import heads
-from lrp_axioms.numeric.models.batches import Batch
+from lrp_axioms.numeric.models.batches import DECODER, Batch
 from lrp_axioms.numeric.models.checks import check_model
 from lrp_axioms.numeric.models.facts import ModelFacts, facts_of
 from lrp_axioms.numeric.models.heads import CLASSES, NEXT
@@ -95,10 +95,11 @@ def compiled(
     head = facts_of(model).head
 
     def explain(inputs: Mapping[str, Tensor], target: Label | Target = None) -> Attribution:
-        if isinstance(target, Target) or head not in (CLASSES, NEXT):
+        two = isinstance(inputs, Mapping) and DECODER in inputs
+        if isinstance(target, Target) or head not in (CLASSES, NEXT) or two:
             raise ValueError(
                 f"target={target!r}: graphs explain a class, or a language model's next token, of "
-                f"{type(model).__name__}: call attribute()"
+                f"{type(model).__name__} given one text: call attribute()"
             )
         if ended:
             raise RuntimeError(

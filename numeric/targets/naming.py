@@ -77,9 +77,12 @@ def _label(model: PreTrainedModel, noun: str, name: str) -> int:
 
 def _token(tokenizer: PreTrainedTokenizerBase, name: str) -> int:
     if found := single_token(tokenizer, name):
-        if (behind := single_token(tokenizer, f" {name}")) not in ([], found):
-            said = f"target={name!r} is token {found[0]}; after a space it is {behind[0]}"
-            warn_caller(said)
+        alone = tokenizer.convert_tokens_to_ids(name)  # as in the middle of a SentencePiece text
+        others = {"after a space": single_token(tokenizer, f" {name}")}
+        others["without a space"] = [] if alone in (None, tokenizer.unk_token_id) else [alone]
+        said = [f"{where} it is {x[0]}" for where, x in others.items() if x not in ([], found)]
+        if said:
+            warn_caller(f"target={name!r} is token {found[0]}; {' and '.join(said)}")
         return found[0]
     parts, unknown = text_ids(tokenizer, name), tokenizer.unk_token_id
     if not parts or unknown in parts:

@@ -4,8 +4,8 @@ from types import SimpleNamespace
 
 import pytest
 from tokenizers import Tokenizer
-from tokenizers.models import BPE
-from tokenizers.pre_tokenizers import ByteLevel
+from tokenizers.models import BPE, Unigram
+from tokenizers.pre_tokenizers import ByteLevel, Metaspace
 from transformers import AutoTokenizer, PreTrainedTokenizerFast
 
 from benchmarks.commands.console import invocation
@@ -144,6 +144,23 @@ def test_a_token_that_has_another_one_behind_a_space_is_noted():
         assert invocation.notes == says
     with pytest.raises(ValueError, match=r"it is 2 tokens, 'i', 'f'; pass one of these, or an id"):
         parse_target(loaded, "if", None, ["f"])
+
+
+def test_a_token_that_has_another_one_without_a_space_is_noted():
+    vocabulary = [("<unk>", 0.0), ("▁,", -1.0), (",", -2.0), ("▁film", -3.0)]
+    made = Tokenizer(Unigram(vocabulary, unk_id=0))
+    made.pre_tokenizer = Metaspace()
+    tokenizer = PreTrainedTokenizerFast(tokenizer_object=made, unk_token="<unk>")
+    loaded = SimpleNamespace(
+        explains="next token", tokenizer=tokenizer, model=models.load("embedded-lm").model
+    )
+    for label, number, says in (
+        (",", 1, ["--target ',' is token 1; without a space it is 2"]),
+        ("film", 3, []),
+    ):
+        invocation.begin("explain", json=False, quiet=True, full=False)
+        assert parse_target(loaded, label, None, ["film"]) == number
+        assert invocation.notes == says
 
 
 def test_one_of_several_masks_is_chosen_by_its_column(told):

@@ -8,7 +8,7 @@ import torch
 import numeric
 from numeric import attribute
 from tests.census.build import MIXED, with_inputs
-from tests.support import cases, traces
+from tests.support import cases, tools, traces
 
 # The compiler itself makes an instance of each autograd.Function that it traces.
 pytestmark = pytest.mark.filterwarnings("ignore:.*should not be instantiated:DeprecationWarning")
@@ -181,6 +181,14 @@ def test_bad_input_is_refused_as_by_attribute():
         with pytest.raises(ValueError, match="no input_ids"):
             explain({})
         assert_same(explain(batch), explain(batch, target=explain(batch).target))
+
+
+def test_a_text_that_is_written_is_refused_before_anything_is_compiled():
+    ids = torch.tensor([[4, 5, 6]])
+    never = lambda *_: pytest.fail("compiled")
+    refused = pytest.raises(ValueError, match=r"given one text: call attribute\(\)")
+    with numeric.compiled(tools.translator(), backend=never) as explain, refused:
+        explain({"input_ids": ids, "decoder_input_ids": ids})
 
 
 def test_an_image_with_a_text_is_refused_before_anything_is_compiled():
