@@ -121,7 +121,8 @@ def _add(draft: Draft, running: Running) -> Node:
         of.reverse()
     by_rule = running.kind or (running.rising and not any(map(is_number, terms)))
     exact = hides or not by_rule
-    found = draft.make(kinds.ADD, of, out.shape, exact=exact)
+    mask = {"mask": True} if hides and all((x == 0).any(dim=-1).all() for x in fixed) else {}
+    found = draft.make(kinds.ADD, of, out.shape, exact=exact, **mask)
     nothing = out.detach() == 0
     if not running.kind or not any(cancels(x, out) for x in fixed) or not nothing.any():
         return found
@@ -170,7 +171,10 @@ def _softmax(draft: Draft, running: Running) -> Node:
     given = dict(zip(("input", "dim"), running.args, strict=False)) | running.kwargs
     x = given["input"]
     found = draft.node_of(running.settled.get(id(x), x))
-    return draft.make(kinds.SOFTMAX, (found,), running.out.shape, axis=given["dim"])
+    axis = given.get("dim")
+    if axis is None:  # what torch chooses, with a warning
+        axis = 0 if x.ndim in (0, 1, 3) else 1
+    return draft.make(kinds.SOFTMAX, (found,), running.out.shape, axis=axis)
 
 
 def _layer_norm(draft: Draft, running: Running) -> Node:
@@ -206,7 +210,10 @@ def _move(draft: Draft, running: Running) -> Node:
     return draft.make(MOVE, of, out.shape, map=Map(function))
 
 
-FILLS = ("constant_pad_nd", "fill", "index_fill", "masked_fill", "pad", "setitem", "where")
+FILLS = {
+    "constant_pad_nd", "copy", "fill", "index_copy", "index_fill", "index_put", "masked_fill",
+    "masked_scatter", "pad", "scatter", "select_scatter", "setitem", "slice_scatter", "where",
+}  # fmt: skip
 """These put numbers among the moved entries; relevance ends there as in any fixed tensor."""
 
 

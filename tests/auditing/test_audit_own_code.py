@@ -77,7 +77,9 @@ class Fixed(nn.Module):
         values = torch.linspace(-1, 1, 24 * 24, dtype=x.dtype).view(24, 24)
         hidden = torch.ones(6, 6, dtype=torch.bool).triu(1)
         attended = (x @ x.mT).masked_fill(hidden, -torch.inf).softmax(dim=-1) @ x
-        return numbers + padded + folded + torch.softmax(input=x, dim=-1) @ values + attended
+        put = x.scatter(2, first[None, :, None], 2.0).index_put((first, third), x.new_tensor(0.5))
+        put[..., 3].copy_(torch.tensor(1.5))
+        return numbers + padded + folded + torch.softmax(input=x, dim=-1) @ values + attended + put
 
 
 class InPlace(nn.Module):
@@ -163,6 +165,20 @@ def test_what_cancels_has_in_the_limit_what_a_small_stabiliser_gives_it(composit
         for epsilon in (0.0, 1e-12)
     )
     np.testing.assert_allclose(near, limit, atol=1e-6)
+
+
+@pytest.mark.filterwarnings("ignore:Implicit dimension choice")
+def test_a_softmax_without_an_axis_has_the_one_that_torch_takes():
+    model, inputs, _ = made = with_graph(*with_activation(nn.Softmax()))
+    found, a = audit_of(made, ATTNLRP, 0.0), attribute(model, inputs, target=1)
+    np.testing.assert_allclose(found.relevance, a.relevance[0].numpy(), rtol=1e-8, atol=1e-10)
+
+
+def test_a_mask_absorbs_nothing_where_every_row_sees_something():
+    model, inputs = cases.family("llama", attn_implementation="eager")  # which adds a mask
+    (kept, *_) = audit(model, {key: x[:1] for key, x in inputs.items()}, target=1).verdicts
+    assert "softmax" in kept.reason
+    assert " add" not in kept.reason
 
 
 class Strange(nn.Module):
