@@ -95,11 +95,12 @@ def compiled(
     head = facts_of(model).head
 
     def explain(inputs: Mapping[str, Tensor], target: Label | Target = None) -> Attribution:
-        two = isinstance(inputs, Mapping) and DECODER in inputs
-        if isinstance(target, Target) or head not in (CLASSES, NEXT) or two:
+        if isinstance(inputs, Mapping) and inputs.get(DECODER) is not None:
+            raise ValueError(f"inputs has {DECODER}: graphs are of one text; call attribute()")
+        if isinstance(target, Target) or head not in (CLASSES, NEXT):
             raise ValueError(
                 f"target={target!r}: graphs explain a class, or a language model's next token, of "
-                f"{type(model).__name__} given one text: call attribute()"
+                f"{type(model).__name__}: call attribute()"
             )
         if ended:
             raise RuntimeError(

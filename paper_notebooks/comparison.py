@@ -11,6 +11,11 @@ from paper_notebooks import output
 
 TOKENS = ("all", "content")
 AS_IN_THE_PAPER = "all, sum to one"
+LABELS = {
+    "all": "over all tokens",
+    "content": "over content tokens",
+    AS_IN_THE_PAPER: "over all tokens, sum to one",
+}
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -27,12 +32,10 @@ class Comparison:
         """Returns rows of a table: difference, interval, share of texts, verdict."""
         who = {"above": "CP-LRP is closer", "below": "AttnLRP is closer"}
         rows = []
-        for tokens, gap in self.gaps.items():
-            mean, share = self.means[tokens], (gap > 0)[~np.isnan(gap)].mean()
+        for maps, gap in self.gaps.items():
+            mean, share = self.means[maps], (gap > 0)[~np.isnan(gap)].mean()
             verdict = output.verdict(mean, **who)
-            tokens, *how = tokens.split(", ")
-            label = ", ".join((f"over {tokens} tokens", *how))
-            rows.append([label, output.signed(mean), f"{share:.2f}", verdict])
+            rows.append([LABELS[maps], output.signed(mean), f"{share:.2f}", verdict])
         verdict = output.verdict(self.carried, above="favours CP-LRP", below="favours AttnLRP")
         return [*rows, ["carried by [CLS] and [SEP]", output.signed(self.carried), "–", verdict]]
 
@@ -46,7 +49,7 @@ class Comparison:
 def compare(result) -> Comparison:
     """Compares the per-text values of a Result of Table 2."""
     both = lambda key: [per_text(result.examples, key, m) for m in ("CP-LRP", "AttnLRP")]
-    gaps = {maps: np.subtract(*both(f"r {maps}")) for maps in (*TOKENS, AS_IN_THE_PAPER)}
+    gaps = {maps: np.subtract(*both(f"r {maps}")) for maps in LABELS}
     mean = lambda values: bootstrap_mean(values, seed=SEED)
     return Comparison(
         gaps=gaps,
@@ -58,7 +61,7 @@ def compare(result) -> Comparison:
 
 
 def _turned(columns, method):
-    both = (per_text(columns, key, method) for key in ("r all", "r all, sum to one"))
+    both = (per_text(columns, key, method) for key in ("r all", f"r {AS_IN_THE_PAPER}"))
     return float(np.nanmean(flipped(*both)))
 
 

@@ -5,7 +5,6 @@ its templates, if an operation of the kind carries relevance there.
 """
 
 from collections.abc import Callable, Iterator, Sequence
-from contextlib import suppress
 from dataclasses import dataclass, replace
 from functools import cache, cached_property, partial
 from itertools import chain, islice, product
@@ -27,6 +26,7 @@ from lrp_axioms.axioms.own_rules.messages import rule_set, symbolic
 from lrp_axioms.axioms.own_rules.properties import CONSERVES, LINEAR
 from lrp_axioms.axioms.own_rules.properties import claims as claims_of
 from lrp_axioms.axioms.own_rules.rules import Rule
+from lrp_axioms.axioms.own_rules.settings import Setting
 from lrp_axioms.axioms.own_rules.uniform import read
 from lrp_axioms.axioms.rewrites.channels import is_fixed
 from lrp_axioms.axioms.rewrites.points import LeafMatrices, many_inputs, moved, symbols
@@ -42,7 +42,7 @@ from lrp_axioms.axioms.scoreboard.witness import (
 )
 from lrp_axioms.axioms.verdict import IN_LIMIT, PROVED, REFUTED, SAME_IF, Verdict
 
-OUTPUTS = 5  # of a layer: more than inputs
+OUTPUTS = 5  # of a layer, more than its inputs
 TRIED = 30  # small points in shapes of a template
 FIRST = 3  # points to try a rule with gaps at
 RELEVANCE = "R"
@@ -108,8 +108,8 @@ def _rewrite_verdict(rule: Rule, name: str) -> Verdict:
     counts = sorted(inputs_in(name, rule.kinds)) if lists else _widths(rule, name)
     if found.status in (PROVED, IN_LIMIT) and counts and (not lists or read(rule) is None):
         found = tried_further(found, _with_more_inputs(rule, name))
-    alone = _mixing(rule, name) if found.status in (PROVED, IN_LIMIT) else []
-    alone = [] if alone and _is_linear(rule) else alone
+    holds = found.status in (PROVED, IN_LIMIT)
+    alone = _mixing(rule, name) if holds and not _is_linear(rule) else []
     found = tried_further(found, _with_more_outputs(rule, name, alone))
     *first, last = map(str, counts) if counts else ("",)
     many = " and ".join(filter(None, (", ".join(first), last)))
@@ -146,8 +146,10 @@ def _widths(rule: Rule, rewrite: str) -> list[int]:
 
 @cache
 def _is_linear(rule: Rule) -> bool:
-    """Whether what holds of a layer with one output holds of any number of outputs."""
-    return verdict(rule, LINEAR).status in (PROVED, IN_LIMIT)
+    """Whether a rule is linear in relevance, so that one output stands for any number of them."""
+    claim = claims_of(rule.kind)[LINEAR]
+    found = answer([Setting(claim, rule, count) for count in rule.operation.counts])
+    return found.status in (PROVED, IN_LIMIT)
 
 
 def _verdict(claim: str, found: Answer, inputs: str, where: str) -> Verdict:
@@ -244,9 +246,11 @@ def _with_more_outputs(
         found = template.generic.items()
         shapes = [(x, (rows, OUTPUTS if n == 1 else n)) for x, (rows, n) in found]
         point = many_inputs(OUTPUTS, *shapes)
-        with suppress(ShapeError):  # where one channel is multiplied further on
+        try:
             denoted(template.root, point)
-            yield OfGraphs(rule, rewrite, template), point
+        except ShapeError:  # one channel is multiplied further on
+            continue
+        yield OfGraphs(rule, rewrite, template), point
 
 
 def _graphs(rewrite: str) -> Iterator[tuple[Template, Node]]:

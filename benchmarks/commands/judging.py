@@ -47,7 +47,8 @@ def judge_rules(path: Path, limit: float, started: Started = lambda *_: None) ->
     rule and claim.  A verdict is undecided after ``limit`` seconds, and the others go on.
 
     Raises ValueError for a file that cannot be run, or takes more than ``limit`` seconds; at the
-    end, one for all rules that cannot be judged; and RunError where no process can be started.
+    end, one for all rules that cannot be judged; and RunError if a process ends before it reads the
+    file.
     """
     at, errors = _Place(), []
     while at:
@@ -123,7 +124,12 @@ class _Process:
 
     @property
     def status(self):
-        return self.process.wait()
+        """The exit status of a process that sends no more, which is ended if it still runs."""
+        try:
+            return self.process.wait(timeout=1)
+        except subprocess.TimeoutExpired:
+            self.process.kill()
+            return self.process.wait()
 
     def __exit__(self, *raised):
         self.process.kill()

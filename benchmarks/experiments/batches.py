@@ -21,10 +21,10 @@ def divided(
 
 
 @contextmanager
-def naming(numbers: Sequence[int]) -> Iterator[None]:
-    """Names the texts of a batch, of these ``numbers``, in a ValueError about its examples."""
+def naming(texts: Sequence[str]) -> Iterator[None]:
+    """Names the texts of a batch in a ValueError about its examples."""
     try:
         yield
     except ValueError as error:
-        texts = ", ".join(str(n + 1) for n in numbers)
-        raise ValueError(f"{error} (examples count from 0 here: texts {texts})") from error
+        named = f"(examples count from 0 here: texts {', '.join(texts)})"
+        raise ValueError(f"{error} {named}") from error

@@ -1,5 +1,6 @@
 """Ranks maps of the same texts by faithfulness, from a file of any source."""
 
+from collections import Counter
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
@@ -23,6 +24,7 @@ from lrp_axioms.numeric.evaluation.faithfulness import LOWER, MEASURES, evaluate
 COLUMNS = ("text", "relevance")
 OPTIONAL = {"method": "relevance", "target": None}
 """Column that a file may leave out -> its default."""
+BEGINNING = 60  # letters of a text that an error quotes
 FIRST = "Δ"  # sorts the table
 TEXT = (
     "Mean over texts, with 95 % bootstrap intervals over texts. r and τ: agreement with "
@@ -60,6 +62,12 @@ def read(path: Path) -> Maps:
     by_text = {name: sorted(given, key=lambda x: x[0]) for name, given in found.items()}
     (first, start), *others = by_text.items()
     about = lambda given: [(x[0], x[3]) for x in given]
+    classes = Counter(x for x, _ in dict.fromkeys(about(start)))
+    if several := [x for x, count in classes.items() if count > 1]:
+        raise ValueError(
+            f"{path}: {several[0]!r} is explained for several classes ({len(several)} texts in "
+            "all): evaluate the maps of each class apart"
+        )
     for name, given in others:
         if about(given) != about(start):
             odd = next(iter(set(about(given)) ^ set(about(start))), None)
@@ -68,14 +76,6 @@ def read(path: Path) -> Maps:
                 f"{'some are there more than once' if odd is None else f'{odd} is of one of them'}"
                 "; pass one line per text and method"
             )
-    classes: dict[str, set] = {}
-    for sentence, target in about(start):
-        classes.setdefault(sentence, set()).add(target)
-    if both := [sentence for sentence, of in classes.items() if len(of) > 1]:
-        raise ValueError(
-            f"{path}: {both[0]!r} is explained for two classes ({len(both)} texts in all): "
-            "evaluate the maps of each class apart"
-        )
     relevance = {name: [x[1] for x in given] for name, given in by_text.items()}
     return Maps(tuple(x[0] for x in start), tuple(x[3] for x in start), relevance)
 
@@ -156,7 +156,7 @@ def judge(
             x[present] = np.concatenate([maps.relevance[method][n] for n in shard])
         given = [maps.targets[n] for n in shard]
         options = {"target": None if None in given else given, "measures": measures, "seed": seed}
-        with naming(shard):
+        with naming([repr(maps.texts[n][:BEGINNING]) for n in shard]):
             measured = evaluate(classifier.model, inputs, padded, **options)
         for method, values in measured.items():
             for key, x in values.items():
@@ -201,7 +201,7 @@ def _result(found, maps, settings, name):
 def _repeated(texts):
     """Says how many texts are there again, because intervals take each line for a new text."""
     if again := len(texts) - len(set(texts)):
-        yield f"{again} of {len(texts)} lines repeat a text: intervals are too narrow by them."
+        yield f"{again} of {len(texts)} texts are repeated, which makes intervals too narrow."
 
 
 def _undefined(found):

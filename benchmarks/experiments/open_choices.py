@@ -49,9 +49,10 @@ def _notes(found):
     """Says by choice whether r of CP-LRP is above r of AttnLRP: (method, choice) -> r per text."""
     choices = [choice for method, choice in found if method == "AttnLRP"]
     choices = [choice for choice in choices if ("CP-LRP", choice) in found]
+    r = lambda method, choice, tokens: found[method, choice][f"r {tokens}"]
     for tokens in TOKENS:
-        of = lambda method, choice: found[method, choice][f"r {tokens}"]  # noqa: B023 (used here)
-        gaps = {c: bootstrap_mean(of("CP-LRP", c) - of("AttnLRP", c), seed=SEED) for c in choices}
+        pairs = {c: r("CP-LRP", c, tokens) - r("AttnLRP", c, tokens) for c in choices}
+        gaps = {c: bootstrap_mean(values, seed=SEED) for c, values in pairs.items()}
         ahead = [c for c, gap in gaps.items() if gap.low > 0]
         behind = [c for c, gap in gaps.items() if gap.high < 0]
         neither = [c for c in choices if c not in (*ahead, *behind)]

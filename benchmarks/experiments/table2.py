@@ -68,11 +68,11 @@ def notes(columns: Mapping[str, list], paper: Mapping[str, Mapping]) -> tuple[st
     found += too_few(len(set(columns["example"])))
     if all(map(_decided, gaps.values())) and gaps["all"].mean * gaps["content"].mean < 0:
         found.append(HINGES)
-    gap = paired_gap(columns, AS_IN_THE_PAPER)
     theirs = [paper.get(method, {}).get(AS_IN_THE_PAPER) for method in PAIR]
     if None not in theirs:
+        gap = paired_gap(columns, AS_IN_THE_PAPER)
         found.append(
-            f"Of maps that sum to one, as in the paper, the difference over all tokens is "
+            "Of maps that sum to one, as in the paper, the difference over all tokens is "
             f"{_signed(gap)}; the paper has {theirs[0]:.2f} against {theirs[1]:.2f} (BERT-base)."
         )
     return tuple(found)

@@ -128,7 +128,7 @@ def _in_blocks(classifier, data):
 def _measured(measure, row, classifier, data, place, of_shard):
     shard = of_shard.content
     classifier.model.to(place)  # in a worker, which has a copy of its own
-    with naming(shard):
+    with naming([str(n + 1) for n in shard]):
         return measure(row, classifier, data, shard)
 
 

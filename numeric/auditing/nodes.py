@@ -212,7 +212,7 @@ def _move(draft: Draft, running: Running) -> Node:
 
 FILLS = {
     "constant_pad_nd", "copy", "fill", "index_copy", "index_fill", "index_put", "masked_fill",
-    "masked_scatter", "pad", "scatter", "select_scatter", "setitem", "slice_scatter", "where",
+    "masked_scatter", "pad", "scatter", "setitem", "where",
 }  # fmt: skip
 """These put numbers among the moved entries; relevance ends there as in any fixed tensor."""
 

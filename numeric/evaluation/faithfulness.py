@@ -22,6 +22,7 @@ from lrp_axioms.numeric.evaluation.trial import (
     Trial,
     check_fixed,
     maps_of,
+    rounding,
 )
 from lrp_axioms.numeric.methods import memory_budget
 from lrp_axioms.numeric.models.checks import own_failures
@@ -110,11 +111,11 @@ def evaluate(
         with torch.no_grad(), readout.one_draw(model, batch):
             rows = readout.run(model, batch.arguments())
             readout = readout.choose(rows)
-            logit = readout.targets[0].of(rows)
+            logit, size = readout.targets[0].of(rows), readout.targets[0].size(rows)
         trial = TextTrial(
             maps=maps, present=present & ~kept, logit=logit, top=top, subsets=subsets, seed=seed,
             model=model, batch=batch, readout=readout, samples=samples, memory=memory,
-            fixed=kept,
+            fixed=kept, rounding=rounding(logit, size),
         )  # fmt: skip
         return _measured(trial, wanted)
 
@@ -129,7 +130,8 @@ def _measured(trial: Trial, wanted: Sequence[str]) -> dict[str, dict[str, np.nda
 
 def _agreement(trial: Trial) -> Measured:
     """Computes Pearson's r and Kendall's tau-b with Leave-One-Out."""
-    loo, keep = _settled(trial.without_each(), trial), trial.present
+    keep = trial.present
+    loo = _settled(trial.without_each(), trial, keep)
     return {
         name: {"r": pearson(x, loo, keep), "tau": kendall(x, loo, keep)}
         for name, x in trial.maps.items()
@@ -198,12 +200,13 @@ def _at_random(trial: Trial, size: Callable[[int], int]) -> tuple[np.ndarray, np
     return keep, _settled(logits, trial)
 
 
-def _settled(values: np.ndarray, trial: Trial) -> np.ndarray:
-    """Returns rows of ``values`` that vary by rounding of the logit alone as constant rows."""
-    logit = trial.logit.detach().cpu()
-    rounding = 16 * torch.finfo(logit.dtype).eps * logit.abs().double().numpy()[:, None]
-    varies = values.max(axis=1, keepdims=True) - values.min(axis=1, keepdims=True) > rounding
-    return np.where(varies, values, values[:, :1])
+def _settled(values: np.ndarray, trial: Trial, keep: np.ndarray | None = None) -> np.ndarray:
+    """Returns 0 in rows whose values, where ``keep``, differ by rounding of the logits alone."""
+    there = np.ones_like(values, dtype=bool) if keep is None else keep
+    high, low = (
+        np.where(there, sign * values, -np.inf).max(axis=1, keepdims=True) for sign in (1, -1)
+    )
+    return np.where(high + low > trial.rounding[:, None], values, 0)
 
 
 def quarter(count: int) -> int:

@@ -12,7 +12,7 @@ from torch import Tensor, nn
 
 from lrp_axioms.numeric.engine.blocks import outside
 from lrp_axioms.numeric.evaluation.perturbation import Curve, curves
-from lrp_axioms.numeric.evaluation.trial import Map, Trial, maps_of
+from lrp_axioms.numeric.evaluation.trial import Map, Trial, maps_of, rounding
 from lrp_axioms.numeric.methods.tensor_runs import (
     check_alone,
     check_axes,
@@ -109,6 +109,7 @@ def open_trial(
         maps=maps_of(relevance, present),
         present=present,
         logit=number.cpu().double(),
+        rounding=rounding(number, number.abs()),
         run=run,
         values=[b"".join(x.tobytes() for x in row) for row in rows],
         **settings,

@@ -29,12 +29,13 @@ class Trial(ABC):
     """The inputs of all measures of one batch, and its numbers without some positions.
 
     maps: name -> (batch, position), 0 at padding   present: (batch, position)
-    logit: (batch,) the explained number
+    logit: (batch,) the explained number   rounding: (batch,) differences that say nothing
     """
 
     maps: dict[str, np.ndarray]
     present: np.ndarray
     logit: Tensor
+    rounding: np.ndarray
     top: int
     subsets: int
     seed: int
@@ -106,6 +107,12 @@ class TextTrial(Trial):
     def chance(self, row: int, number: int = 0) -> np.random.Generator:
         ids = self.batch.ids[row][self.batch.attention_mask[row] == 1]
         return np.random.default_rng([self.seed, number, *ids.tolist()])
+
+
+def rounding(number: Tensor, size: Tensor) -> np.ndarray:
+    """Returns differences of a number, made of logits of ``size``, that are rounding: (batch,)."""
+    found = 16 * torch.finfo(number.dtype).eps * size.detach()
+    return np.asarray(found.cpu().double().numpy())
 
 
 def check_fixed(fixed: Any, present: np.ndarray) -> np.ndarray:

@@ -81,7 +81,7 @@ output.sentences(*settings.colour(run, DATASET, number=2))
 # ## Headline
 #
 # The paper has 0.26 for CP-LRP and 0.25 for AttnLRP over all tokens of maps that sum to one, which
-# the column *sum to 1* shows here. The headline is about raw maps. The signs below are asserted
+# the column *sum to 1* shows here. The asserted signs are of raw maps. The signs below are asserted
 # as they were measured on this model, after they were seen: a re-run must give them again, and
 # with another model this cell may fail.
 

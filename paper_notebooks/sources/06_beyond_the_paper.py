@@ -95,8 +95,9 @@ for dataset, result in softmax.items():
 # %% [markdown]
 # ## Headline
 #
-# The choices are counted by the signs of mean differences, without intervals; where both r are near
-# 0.01, as with ε = 1e-6 and biases left out, the sign means nothing.
+# The choices are counted by the signs of mean differences; where both r are near 0.01, as with
+# ε = 1e-6 and biases left out, the sign means nothing. `lrp-axioms reproduce sensitivity` counts
+# them by intervals.
 
 # %%
 ahead = [

@@ -136,12 +136,11 @@ def test_the_table_is_printed_before_sentences_and_equal_maps_are_called_equal(t
 
 def test_errors_name_the_texts_of_the_file_and_repeated_texts_are_counted(lines, classifier):
     maps = faithfulness.Maps(tuple(TEXTS), (0, 7, 0), {"a": lines["relevance"][:3]})
-    place = TEXTS.index("dull and far too long") + 1
-    with pytest.raises(ValueError, match=rf"out of range.*\(examples .* texts [\d, ]*{place}"):
+    with pytest.raises(ValueError, match=r"out of range.*\(examples .* texts .*'dull and far"):
         faithfulness.judge(classifier, maps, name="maps", measures=["MoRF"])
     twice = faithfulness.Maps((TEXTS[0],) * 2, (0, 0), {"a": lines["relevance"][:1] * 2})
     found = faithfulness.judge(classifier, twice, name="maps", measures=["MoRF"])
-    assert "1 of 2 lines repeat a text" in " ".join(found.notes)
+    assert "1 of 2 texts are repeated" in " ".join(found.notes)
 
 
 def test_maps_are_ranked_where_all_are_defined():
@@ -166,9 +165,9 @@ WRONG = {
         "'yours' and 'mine' are not about the same texts and classes"),
     "another class": (lambda x: x | {"target": [1, 1, 1, 1, 1, 0]},
         "'yours' and 'mine' are not about the same texts and classes"),
-    "a class out of range": (lambda x: x | {"target": [0, 7, 0] * 2}, "7] out of range"),
+    "a class out of range": (lambda x: x | {"target": [0, 7, 0] * 2}, "target [7] out of range"),
     "two classes of a text": (lambda x: {key: list(v) * 2 for key, v in x.items()}
-        | {"target": [0] * 6 + [1] * 6}, "is explained for two classes (3 texts in all)"),
+        | {"target": [0] * 6 + [1] * 6}, "is explained for several classes (3 texts in"),
     "no name of a method": (lambda x: x | {"method": [None] * 6}, "no method in rows 1, 2, 3"),
     "half a class": (lambda x: x | {"target": [0.5] * 6}, "a target that is no class in rows 1"),
 }  # fmt: skip

@@ -186,7 +186,7 @@ def test_bad_input_is_refused_as_by_attribute():
 def test_a_text_that_is_written_is_refused_before_anything_is_compiled():
     ids = torch.tensor([[4, 5, 6]])
     never = lambda *_: pytest.fail("compiled")
-    refused = pytest.raises(ValueError, match=r"given one text: call attribute\(\)")
+    refused = pytest.raises(ValueError, match=r"decoder_input_ids: graphs are of one text")
     with numeric.compiled(tools.translator(), backend=never) as explain, refused:
         explain({"input_ids": ids, "decoder_input_ids": ids})
 

@@ -246,10 +246,12 @@ def outcome(case, name, family):
         LACKING.add(torch.float64)
         WITHOUT_FLOAT64.add(PLACE.type)
     want = attempt(case, model, inputs)
-    with Elsewhere():
-        found = attempt(case, copy.deepcopy(model).to(PLACE), inputs)
-    LACKING.clear()
-    WITHOUT_FLOAT64.discard(PLACE.type)
+    try:
+        with Elsewhere():
+            found = attempt(case, copy.deepcopy(model).to(PLACE), inputs)
+    finally:
+        LACKING.clear()
+        WITHOUT_FLOAT64.discard(PLACE.type)
     if isinstance(want, str) or isinstance(found, str):
         return f"{found}, and here {want}"
     if name not in NUMBERS and not all(isinstance(x, There) for x in found):

@@ -74,9 +74,9 @@ def text_pairs(classifier: Classifier, texts: Sequence[str], count: int) -> Iter
     found.sort(key=lambda x: x[1]["input_ids"].shape[1])
     mask = classifier.tokenizer.mask_token_id
     for text, clean, other in found[:count]:
-        differ = clean["input_ids"] != other["input_ids"]
-        ids = clean["input_ids"].masked_fill(differ, mask or 0)
-        masked = None if mask is None else clean | {"input_ids": ids}
+        ids = clean["input_ids"]
+        differ = ids != other["input_ids"]
+        masked = None if mask is None else clean | {"input_ids": ids.masked_fill(differ, mask)}
         with torch.inference_mode():
             first, second = classifier.model(**clean).logits[0].topk(2).indices.tolist()
         yield Pair(text, clean, other, masked, logit(first) - logit(second))
