@@ -17,7 +17,7 @@ from lrp_axioms.numeric.auditing.capture import Capture, capture
 from lrp_axioms.numeric.auditing.named_tensors import of_tensors
 from lrp_axioms.numeric.engine import scope
 from lrp_axioms.numeric.engine.blocks import outside
-from lrp_axioms.numeric.engine.entries import of_tokens
+from lrp_axioms.numeric.engine.entry import of_tokens
 from lrp_axioms.numeric.methods.amplification import amplified, tested
 from lrp_axioms.numeric.methods.image_relevance import by_patch
 from lrp_axioms.numeric.methods.options import composite_of

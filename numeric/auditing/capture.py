@@ -14,7 +14,7 @@ from lrp_axioms.numeric.auditing.draft import TYPE, Depth, Draft
 from lrp_axioms.numeric.auditing.recorder import Recorder
 from lrp_axioms.numeric.engine import packed
 from lrp_axioms.numeric.engine.blocks import outside
-from lrp_axioms.numeric.engine.entries import Entry
+from lrp_axioms.numeric.engine.entry import Entry
 from lrp_axioms.numeric.models.batches import Batch
 from lrp_axioms.numeric.models.checks import own_failures
 from lrp_axioms.numeric.targets.chosen import Rows

@@ -121,7 +121,9 @@ def _add(draft: Draft, running: Running) -> Node:
         of.reverse()
     by_rule = running.kind or (running.rising and not any(map(is_number, terms)))
     exact = hides or not by_rule
-    mask = {"mask": True} if hides and all((x == 0).any(dim=-1).all() for x in fixed) else {}
+    mask: dict[str, Any] = (
+        {"mask": True} if hides and all((x == 0).any(dim=-1).all() for x in fixed) else {}
+    )
     found = draft.make(kinds.ADD, of, out.shape, exact=exact, **mask)
     nothing = out.detach() == 0
     if not running.kind or not any(cancels(x, out) for x in fixed) or not nothing.any():

@@ -24,7 +24,8 @@ from lrp_axioms.numeric.auditing.maps import Map
 from lrp_axioms.numeric.engine import attention
 from lrp_axioms.numeric.engine.calls import Call, Use
 from lrp_axioms.numeric.engine.engine import Propagation
-from lrp_axioms.numeric.engine.entries import Entries, Entry
+from lrp_axioms.numeric.engine.entries import Entries
+from lrp_axioms.numeric.engine.entry import Entry
 from lrp_axioms.numeric.engine.marks import (
     HELD,
     PRODUCT,
@@ -88,7 +89,7 @@ class Recorder:
             given = (copy, *args[1:])
             read = [x for x in carrying if x is not first and hasattr(x, NODE)]
             before = {id(x): draft.node_of(x) for x in read}
-        rising = any(id(x) in self.entries.rising for x in carrying)
+        rising = any(map(self.entries.is_rising, carrying))
         running = Running(call, func, given, kwargs, inplace, rising, before)
         draft.running.append(running)
         try:

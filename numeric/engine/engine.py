@@ -204,8 +204,7 @@ class Propagation(Block):
             handler = handlers.move
         if use.call.fills:
             handler = self._fill
-        rising = self.entries.rising
-        out = self.entries.rise(self.book, handler, use) if rising else handler(self.book, use)
+        out = self.entries.rise(self.book, handler, use)
         if self.book.asks and type(what := mark(out)) is Chain and not what.places:
             what.places = self.places.operations(kinds.ACTIVATION)
         return out
@@ -254,6 +253,7 @@ class Propagation(Block):
 
     def written(self, x: Tensor, value: Tensor, what: Any) -> Tensor:
         """Copies a value and its mark into ``x``."""
+        self.entries.wrote(x, value)
         curved = is_curved(value)
         x.copy_(value.detach() if curved else value)
         if type(what) is Chain:

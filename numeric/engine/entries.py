@@ -1,7 +1,7 @@
 """Finds where words and pixels enter a model, and follows them to the sum of embeddings."""
 
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from inspect import signature
 from typing import Any
 
@@ -9,127 +9,13 @@ import torch
 from torch import Tensor, nn
 
 from lrp_axioms.axioms import kinds
-from lrp_axioms.numeric.engine import pixel_maps, rules
+from lrp_axioms.numeric.engine import pixel_maps
 from lrp_axioms.numeric.engine.calls import Call, Use
+from lrp_axioms.numeric.engine.entry import Entry
 from lrp_axioms.numeric.engine.marks import ADAPTER, TOKEN_TYPE, exchanged, is_number, mark, marked
 from lrp_axioms.numeric.engine.operations import ADD, CAST, DIVIDE, LINEAR, MOVE, MULTIPLY, SUBTRACT
 from lrp_axioms.numeric.engine.protocol import Handler, Rules
 from lrp_axioms.numeric.models.batches import PIXELS, first_map
-
-
-@dataclass(eq=False)
-class Entry:
-    """The tensors of one lookup of words, or of one map of pixels.
-
-    leaf: of the autograd graph   embedding: word + position + type, as far as they are added up
-    word, token_type: their parts of the embedding
-    eps: the stabiliser at that sum
-    channels: the axis of channels in a map of pixels by a convolution, else the last axis
-    place: the position of the map that an entry of the embedding reads, from 1; 0 for no position
-    """
-
-    ids: Tensor | None
-    leaf: Tensor
-    embedding: Tensor
-    word: Tensor
-    token_type: Tensor | None = None
-    eps: float = 0.0
-    channels: int = -1
-    place: Tensor | None = None
-
-    def whole(self) -> dict[str, Tensor]:
-        """Returns the embedding in float32 or wider."""
-        return {"embedding": rules.wide(self.embedding.detach())}
-
-    def parts(self) -> dict[str, Tensor]:
-        """Splits the embedding into its terms, less the share of the stabiliser at their sum.
-
-        Position is the rest beside word and token type.  In float32 or wider.
-        """
-        whole = rules.wide(self.embedding.detach())
-        kept = whole / rules.stabilize(whole, self.eps) if self.eps else 1
-        known = {"word": rules.wide(self.word) * kept}
-        if self.token_type is not None:
-            known["token type"] = rules.wide(self.token_type) * kept
-        return known | {"position": whole * kept - sum(known.values())}
-
-    def is_of(self, text: Tensor) -> bool:
-        """Decides whether this looks up just the tokens of ``text``."""
-        return self.ids is not None and _is_same(self.ids, text)
-
-    def in_text(self, x: Tensor, text: Tensor) -> Tensor:
-        """Returns ``x``, (*shape of ids, channel), by tokens of ``text``: (batch, token, channel).
-
-        Decoders look a text up that is shifted right by one.  Their first token is no token of the
-        text; its relevance counts as lost, like relevance of tokens a model puts around the text.
-        Raises ValueError for other ids.
-        """
-        ids = self.ids
-        if ids is None:
-            raise ValueError(f"pixels are no tokens of a text, {tuple(text.shape)}")
-        if _is_same(ids, text):
-            return x
-        if ids.T.equal(text):
-            return x.transpose(0, 1)
-        if ids.numel() == text.numel() and ids.flatten().equal(text.flatten()):
-            return x.reshape(*text.shape, -1)
-        tokens = text.shape[1]
-        for columns in (slice(tokens), slice(-tokens, None)):
-            if ids.ndim == 2 and ids[:, columns].equal(text):
-                return x[:, columns]
-        if ids.shape == text.shape and ids[:, 1:].equal(text[:, :-1]):
-            return torch.cat([x[:, 1:], torch.zeros_like(x[:, :1])], dim=1)
-        if ids.shape == text.shape and len(text[ids != text].unique()) == 1 and (ids == text).any():
-            return x  # the model exchanges one token, the placeholder of an image
-        raise ValueError(
-            f"ids {tuple(ids.shape)} that are looked up are neither those of the text, "
-            f"{tuple(text.shape)}, nor these shifted right by one: whose relevance is whose is not "
-            "known; explain a model that reads its text as it is"
-        )
-
-    def by_channel(self, x: Tensor) -> Tensor:
-        """Arranges a map of pixels as (..., position, channel), in the order of the first map."""
-        return pixel_maps.in_order(x, self.place, self.leaf, self.channels)
-
-
-def _is_same(ids: Tensor, text: Tensor) -> bool:
-    """Compares two tensors of ids; for a plain view it reads no values."""
-    whole = ids.shape == text.shape and ids.stride() == text.stride()
-    return ids is text or (whole and ids._base is text) or ids.equal(text)
-
-
-def of_tokens(entries: list[Entry], of_entries: list[Tensor], texts: list[Tensor]) -> Tensor:
-    """Arranges tensors of all lookups by the tokens of ``texts``, which stand side by side.
-
-    Several lookups of one token stand side by side in the channels.  An image's map stays as
-    it is, unless it comes with a text.
-    """
-    found = list(zip(entries, of_entries, strict=True))
-    found = [(entry, x) for entry, x in found if entry.ids is not None or not texts]
-    if not texts:
-        return torch.cat([entry.by_channel(x) for entry, x in found], dim=-1)
-    if len(texts) == 1:
-        return torch.cat([entry.in_text(x, *texts) for entry, x in found], dim=-1)
-    return _of_both(found, *texts)
-
-
-def _of_both(found: Sequence[tuple[Entry, Tensor]], source: Tensor, written: Tensor) -> Tensor:
-    """Arranges an encoder's lookup and then a decoder's by their tokens.
-
-    Raises ValueError for any other lookups than one of each.
-    """
-    texts = source, written
-    if len(found) != 2 or not all(
-        entry.is_of(x) for (entry, _), x in zip(found, texts, strict=True)
-    ):
-        shapes = [x.ids.shape for x, _ in found if x.ids is not None]
-        listed = ", ".join(str(tuple(shape)) for shape in shapes)
-        raise ValueError(
-            f"lookups of ids {listed}, where one of input_ids {tuple(source.shape)} is expected "
-            f"and then one of decoder_input_ids {tuple(written.shape)}: whose relevance is whose "
-            "is not known; explain a model that looks its texts up as they are"
-        )
-    return torch.cat([x for _, x in found], dim=1)
 
 
 @dataclass(frozen=True, eq=False)
@@ -138,9 +24,15 @@ class Rising:
 
     tensor: Tensor
     entry: Entry
+    grown: int  # terms and factors that the embedding had
     word: Tensor
     token_type: Tensor | None
     place: Tensor | None
+
+    @property
+    def is_older(self) -> bool:
+        """Whether the embedding has grown since."""
+        return self.grown < len(self.entry.older)
 
 
 class Entries:
@@ -184,6 +76,11 @@ class Entries:
             )
         return self.all[0]
 
+    def is_rising(self, x: Tensor) -> bool:
+        """Decides whether ``x`` is the embedding so far, and not an older one."""
+        each = self.rising.get(id(x))
+        return each is not None and not each.is_older
+
     def begin(self, call: Call, out: Tensor, x: Tensor, *rest: Any, **named: Any) -> Tensor:
         """Makes ``out`` a part of the graph if it looks words up or is the first map of pixels."""
         weight: Any = rest[0] if rest else named.get("weight")
@@ -216,10 +113,17 @@ class Entries:
     def rise(self, engine: Rules, handler: Handler, use: Use) -> Any:
         """Calls ``handler``; an entry's embedding grows by it, or is complete."""
         call, func, args, kwargs, carrying = use
-        found = [each for y in carrying if (each := self.rising.get(id(y)))]
+        found = [each for y in carrying if (each := self.rising.get(id(y)))] if self.rising else []
+        if not found:
+            return handler(engine, use)
         joins = len(found) < len(carrying)  # by a tensor that is no part of an embedding
         entries = {each.entry for each in found}
         looked_up = all(entry.ids is not None for entry in entries)
+        alone = len(entries) == 1 and looked_up and all(id(y) in self.rising for y in args)
+        if alone and call.role in (ADD, SUBTRACT):
+            return self._add_up(use, found)
+        if again := [each for each in found if each.is_older]:
+            return self._used_again(engine, handler, use, again)
         if len(found) == 2 and len(entries) == 2 and call.role == ADD and looked_up:
             first, second = found
             self._end(second.entry)  # token types that are looked up among words
@@ -237,6 +141,7 @@ class Entries:
         (entry,), (each, *_) = entries, found
         x, word, token_type, place = each.tensor, each.word, each.token_type, each.place
         constants = [y for y in args if y is not x]
+        eps: float | None = None
         scales = call.role in (MULTIPLY, DIVIDE) and is_number(constants[0]) and x is args[0]
         if call.role in (ADD, SUBTRACT) and not is_number(constants[0]):
             fixed = [y if y is x else y.detach() for y in args]
@@ -246,7 +151,7 @@ class Entries:
                 word = func(*exchanged(beside, {id(x): word}), **kwargs)
                 if token_type is not None:
                     token_type = func(*exchanged(beside, {id(x): token_type}), **kwargs)
-            entry.eps = self.eps if engine.rule(kinds.ADD) == kinds.EPSILON else 0.0
+            eps = self.eps if engine.rule(kinds.ADD) == kinds.EPSILON else 0.0
             if (what := mark(constants[0])) in (TOKEN_TYPE, ADAPTER):
                 alone = func(*exchanged(fixed, {id(x): torch.zeros_like(x)}), **kwargs).detach()
                 word = word + alone if what == ADAPTER else word
@@ -275,13 +180,48 @@ class Entries:
         # A moved embedding is read where it was; a token that is put before patches counts.
         grown = entry.ids is None and out.ndim < 4 and out.numel() > entry.embedding.numel()
         if not moves or grown:
-            entry.embedding, entry.word = out, word
-            entry.token_type, entry.place = token_type, place
+            entry.grow(out, word, token_type, place)
+            entry.eps = entry.eps if eps is None else eps
         return self._follow(out, entry, word, token_type, place)
 
     def _follow(self, out: Tensor, entry: Entry, *parts: Any) -> Tensor:
-        self.rising[id(out)] = Rising(out, entry, *parts)
+        self.rising[id(out)] = Rising(out, entry, len(entry.older), *parts)
         return out
+
+    def wrote(self, x: Tensor, value: Tensor) -> None:
+        """Follows ``x`` as the value that is written into it."""
+        if each := self.rising.pop(id(value), None):
+            self.rising[id(x)] = replace(each, tensor=x)
+        else:
+            self.rising.pop(id(x), None)
+
+    def _add_up(self, use: Use, found: Sequence[Rising]) -> Tensor:
+        """Adds an embedding and an older one, as in a step from words to other words."""
+        (entry,) = {each.entry for each in found}
+        out: Tensor = use.func(*use.args, **use.kwargs)
+        with torch.no_grad():
+            words = {id(x.tensor): x.word for x in found}
+            word = use.func(*exchanged(use.args, words), **use.kwargs)
+            types = {id(x.tensor): x.token_type for x in found if x.token_type is not None}
+            token_type = None
+            if types:
+                nothing = {id(x.tensor): torch.zeros_like(x.word) for x in found}
+                token_type = use.func(*exchanged(use.args, nothing | types), **use.kwargs)
+        entry.grow(out, word, token_type, None)
+        return self._follow(out, entry, word, token_type, None)
+
+    def _used_again(
+        self, engine: Rules, handler: Handler, use: Use, again: Sequence[Rising]
+    ) -> Any:
+        """Reads an embedding where it was, because it is used beside the sum that it is part of."""
+        for each in sorted(again, key=lambda x: -x.grown):
+            if each.is_older:
+                each.entry.go_back(each.grown)
+        for entry in {self.rising[id(y)].entry for y in use.carrying if id(y) in self.rising}:
+            self._end(entry)
+        if self.eps:
+            engine.refuse("a use of embeddings beside their sum with epsilon")
+        return handler(engine, use)
 
     def _part(self, engine: Rules, entry: Entry) -> None:
         """Reads an embedding where it was looked up, because an image is written over tokens."""
@@ -290,7 +230,11 @@ class Entries:
         entry.embedding = entry.leaf
 
     def _end(self, entry: Entry) -> None:
-        self.rising = {key: each for key, each in self.rising.items() if each.entry is not entry}
+        self.rising = {
+            key: each
+            for key, each in self.rising.items()
+            if each.entry is not entry or each.is_older
+        }
 
 
 def _put(word: Tensor, where: Any, value: Any) -> Tensor:

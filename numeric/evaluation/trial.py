@@ -99,10 +99,10 @@ class TextTrial(Trial):
         All but the model's run is on the CPU, because some devices have no float64 for the maps.
         """
         keep = keep | torch.from_numpy(self.fixed)[example]
-        copies = (x.to(self.batch.device) for x in (example, keep))
+        example, keep = example.to(self.batch.device), keep.to(self.batch.device)
         run = partial(masked_logits, batch_size=128, memory=self.memory)
         with outside():  # copies run without the rules of an enclosing block
-            return run(self.model, self.batch, *copies, self.readout)[:, 0].cpu()
+            return run(self.model, self.batch, example, keep, self.readout)[:, 0].cpu()
 
     def chance(self, row: int, number: int = 0) -> np.random.Generator:
         ids = self.batch.ids[row][self.batch.attention_mask[row] == 1]

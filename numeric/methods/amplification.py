@@ -265,7 +265,7 @@ class _SumWatch:
         block.observe(act=self.act)
 
     def act(self, go: Step, use: Use) -> Any:
-        rising = any(id(x) in self.entries.rising for x in use.carrying)
+        rising = any(map(self.entries.is_rising, use.carrying))
         waits = use.call.role in WAITING and any(map(is_curved, use.carrying))
         if use.call.role not in SUMS or rising or waits:
             return go(use)

@@ -13,7 +13,7 @@ from lrp_axioms.axioms.composites import GIM
 from lrp_axioms.numeric.engine import attention, handlers, packed, scope
 from lrp_axioms.numeric.engine import operations as does
 from lrp_axioms.numeric.engine.calls import Use
-from lrp_axioms.numeric.engine.entries import of_tokens
+from lrp_axioms.numeric.engine.entry import of_tokens
 from lrp_axioms.numeric.engine.marks import Function
 from lrp_axioms.numeric.engine.protocol import Rules
 from lrp_axioms.numeric.methods.lrp import check_gradient, check_leaves

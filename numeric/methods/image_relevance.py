@@ -5,7 +5,7 @@ from collections.abc import Sequence
 import torch
 from torch import Tensor
 
-from lrp_axioms.numeric.engine.entries import Entry
+from lrp_axioms.numeric.engine.entry import Entry
 
 
 def of_images(

@@ -10,7 +10,7 @@ from transformers import PreTrainedModel
 from lrp_axioms.axioms.composites import Composite
 from lrp_axioms.numeric.engine import packed, scope
 from lrp_axioms.numeric.engine.engine import Propagation
-from lrp_axioms.numeric.engine.entries import of_tokens
+from lrp_axioms.numeric.engine.entry import of_tokens
 from lrp_axioms.numeric.methods import positions as position_shares
 from lrp_axioms.numeric.methods.checkpointing import Checkpointed, leaves
 from lrp_axioms.numeric.methods.image_relevance import grid, of_images

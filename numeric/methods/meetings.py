@@ -7,7 +7,7 @@ from torch import Tensor
 from transformers import PreTrainedModel
 
 from lrp_axioms.numeric.engine.attended import Attended
-from lrp_axioms.numeric.engine.entries import Entry, of_tokens
+from lrp_axioms.numeric.engine.entry import Entry, of_tokens
 from lrp_axioms.numeric.models.batches import Batch
 from lrp_axioms.numeric.models.heads import ANSWER, CLASSES
 from lrp_axioms.numeric.models.identity import Code

@@ -77,7 +77,7 @@ def _label(model: PreTrainedModel, noun: str, name: str) -> int:
 
 def _token(tokenizer: PreTrainedTokenizerBase, name: str) -> int:
     if found := single_token(tokenizer, name):
-        alone = tokenizer.convert_tokens_to_ids(name)  # as in the middle of a SentencePiece text
+        alone: Any = tokenizer.convert_tokens_to_ids(name)  # within a SentencePiece text
         others = {"after a space": single_token(tokenizer, f" {name}")}
         others["without a space"] = [] if alone in (None, tokenizer.unk_token_id) else [alone]
         said = [f"{where} it is {x[0]}" for where, x in others.items() if x not in ([], found)]
