@@ -32,7 +32,13 @@ def parted(written: Sequence[int], other: Sequence[int], ends: Set[Any]) -> tupl
 
 
 def contrast_answers(
-    explain: Explain, written: Sequence[int], other: Sequence[int], *, at: int, column: int
+    explain: Explain,
+    written: Sequence[int],
+    other: Sequence[int],
+    *,
+    at: int,
+    column: int,
+    apart: bool = False,
 ) -> list[Attribution]:
     """Returns a row, or two, of relevance (1, token) that explain log P(written) - log P(other).
 
@@ -40,11 +46,15 @@ def contrast_answers(
     The first row explains the difference of their logits: it is the difference of their
     log-probabilities, because both have one normaliser.  Where an answer goes on, the second row
     explains the difference of the log-probabilities of the rest.  The columns from ``column``
-    on are places in both answers: their first token, and all that follows.
+    on are places in both answers: their first token, and all that follows.  ``apart``: the first
+    row is explained without later tokens.
     """
     differ = logit(written[0], at=at) - logit(other[0], at=at)
     own, less = _sum_rest(written, at), _sum_rest(other, at)
-    first, *more = explain(written, [differ, *own])
+    if apart:
+        first, more = explain(written[:1], [differ])[0], explain(written, own) if own else []
+    else:
+        first, *more = explain(written, [differ, *own])
     rest = [(1, x) for x in more] + [(-1, x) for x in (explain(other, less) if less else [])]
     # Later tokens have no relevance but rounding of the copies without them.
     first = replace(first, relevance=first.relevance[:, :column])

@@ -13,6 +13,7 @@ from transformers import GenerationConfig, GenerationMixin, PreTrainedModel, Pre
 
 from lrp_axioms.axioms.composites import Composite
 from lrp_axioms.numeric.attribution import attribute_each, run_method
+from lrp_axioms.numeric.generation.apart import each_alone, of_columns
 from lrp_axioms.numeric.generation.contrasts import GOES_ON, contrast_answers, parted
 from lrp_axioms.numeric.generation.kept import Each, Kept, call_of, explain_rows
 from lrp_axioms.numeric.generation.prompts import Prompt, read_prompt, start_of, unpadded
@@ -113,17 +114,20 @@ def explain_generation(
     at, first = len(before) - 1, len(asked.source) + len(before)
     warn_beyond(model, at + max(len(written), len(other)))
 
+    # Passes that are shared out over all tokens would be spent on later tokens, too.
+    apart = method == "shapley" or options.get("budget") is not None
+
     def explain(answer: Sequence[int], targets: Sequence[Target]) -> list[Attribution]:
-        return attribute_each(
-            model, asked.with_text(before, answer), method, targets=targets, **options
-        )
+        inputs = asked.with_text(before, answer)
+        own = {key: of_columns(x, inputs) if apart else x for key, x in options.items()}
+        return attribute_each(model, inputs, method, targets=targets, **own)
 
     if other:
-        found = contrast_answers(explain, written, other, at=at, column=first)
+        found = contrast_answers(explain, written, other, at=at, column=first, apart=apart)
         relevance = _stacked(found, "relevance")
     else:
         targets = [SCALES[scale](x, at=at + n) for n, x in enumerate(written)]
-        rows = partial(explain, written)
+        rows = each_alone(explain, written, targets) if apart else partial(explain, written)
         found = explain_rows(rows, targets, kept, each) if kept or each else rows(targets)
         # Later tokens have no relevance but rounding of the copies without them.
         relevance = _stacked(found, "relevance").tril(first - 1)

@@ -62,6 +62,8 @@ def leave_one_out(
     Nothing makes these differences add up to the logit; ``residual`` is the difference.
     Raises ValueError for a text of one token: without it there is nothing to attend to.
     """
+    if groups is not None and budget is None:
+        raise ValueError("groups would be ignored: they are left out within a budget; pass budget")
     images: Sequence[Tensor | None] = []
     grid: dict[str, Tensor] = {}
     if batch.pixel_values is None and patch is not None:

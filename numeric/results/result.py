@@ -159,10 +159,10 @@ class Attribution:
         """
         tensors: dict[str, Tensor] = {name: getattr(self, name) for name in TENSORS}
         tensors |= {} if self.patches is None else {"patches": self.patches}
-        for group in (*GROUPS, "options"):
-            named = getattr(self, group).items()
-            tensors |= {f"{group}/{key}": x for key, x in named if isinstance(x, Tensor)}
-        plain = {key: x for key, x in self.options.items() if not isinstance(x, Tensor)}
+        options, plain = stored.parted(self.options)
+        named = {group: getattr(self, group) for group in GROUPS} | {"options": options}
+        for group, found in named.items():
+            tensors |= {f"{group}/{key}": x for key, x in found.items() if isinstance(x, Tensor)}
         details, inside = [*self.details], [*self.inside]
         facts = Facts(self.method, self.tokens, plain, details, inside, self.model)
         stored.write(path, "attribution", tensors, vars(facts))
@@ -189,7 +189,7 @@ class Attribution:
             raise ValueError(f"tokens must be {count} rows of {length}, as relevance is")
         given: dict[str, Any] = {name: tensors[name] for name in TENSORS}
         given |= {group: {key: tensors[f"{group}/{key}"] for key in keys[group]} for group in keys}
-        given["options"] = facts.options | given["options"]
+        given["options"] = facts.options | stored.joined(given["options"])
         given["patches"] = tensors.get("patches")
         return cls(**given, method=facts.method, tokens=facts.tokens, model=facts.model)
 

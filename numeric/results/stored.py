@@ -23,6 +23,31 @@ Stored = TypeVar("Stored")
 Facts = TypeVar("Facts")
 
 
+def parted(options: Mapping[str, Any]) -> tuple[dict[str, Tensor], dict[str, Any]]:
+    """Parts options into tensors by name, with a number each in a list of them, and the rest."""
+    tensors, rest = {}, {}
+    for key, x in options.items():
+        if isinstance(x, Tensor):
+            tensors[key] = x
+        elif isinstance(x, list | tuple) and x and all(isinstance(y, Tensor) for y in x):
+            tensors |= {f"{key}/{n}": y for n, y in enumerate(x)}
+        else:
+            rest[key] = x
+    return tensors, rest
+
+
+def joined(tensors: Mapping[str, Tensor]) -> dict[str, Any]:
+    """Joins the tensors of lists that ``parted`` numbered."""
+    found: dict[str, Any] = {}
+    for key, x in sorted(tensors.items(), key=lambda named: (len(named[0]), named[0])):
+        name, is_listed, _ = key.partition("/")
+        if is_listed:
+            found.setdefault(name, []).append(x)
+        else:
+            found[name] = x
+    return found
+
+
 def write(
     path: str | Path, what: str, tensors: Mapping[str, Tensor], facts: Mapping[str, Any]
 ) -> None:

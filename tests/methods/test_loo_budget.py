@@ -285,3 +285,8 @@ def test_what_does_not_fit_is_named(model, name):
     with pytest.raises(ValueError) as caught:  # noqa: PT011
         attribute(model, text(), "loo", **options)
     assert says in str(caught.value)
+
+
+def test_groups_without_a_budget_would_be_ignored(model):
+    with pytest.raises(ValueError, match=r"groups would be ignored.*pass budget"):
+        attribute(model, text(), "loo", groups=NUMBERS)

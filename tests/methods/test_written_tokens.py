@@ -5,7 +5,9 @@ import torch
 from tokenizers.processors import TemplateProcessing
 from transformers import GenerationConfig, PreTrainedTokenizerFast, WhisperForConditionalGeneration
 
-from numeric import explain_generation
+from numeric import attribute, explain_generation
+from numeric.generation.apart import of_columns
+from numeric.targets import logit
 from tests.support import writers
 from tests.support.cases import close
 from tests.support.writers import ANSWER, PROMPT, model_of
@@ -106,3 +108,48 @@ def test_a_chat_has_the_special_tokens_of_its_template_alone():
     assert found.first == len(read)
     want = explain_generation(model, words, read, answer=ANSWER)
     assert found.tokens == want.tokens
+
+
+def alone(model, words, prompt, answer, **options):
+    """Every row as ``attribute`` of the text before it."""
+    ids = [*words(prompt)["input_ids"], *words(answer, add_special_tokens=False)["input_ids"]]
+    first = len(ids) - len(words(answer, add_special_tokens=False)["input_ids"])
+    for n in range(first, len(ids)):
+        text = {"input_ids": torch.tensor([ids[:n]])}
+        own = {key: of_columns(x, text) for key, x in options.items()}
+        yield attribute(model, text, target=logit(ids[n], at=n - 1), **own)
+
+
+SHARED_OUT = {  # number of tokens that are read -> options
+    "loo": lambda _: {"method": "loo", "budget": 5},
+    "groups": lambda n: {"method": "loo", "budget": 8, "groups": [torch.arange(n)[None] // 6]},
+    "shapley": lambda _: {"method": "shapley", "samples": 99},
+    "fixed": lambda n: {"method": "shapley", "samples": 99, "fixed": torch.arange(n)[None] < 2},
+}
+
+
+@pytest.mark.parametrize("name", SHARED_OUT)
+def test_passes_that_are_shared_out_are_not_spent_on_later_tokens(name, tmp_path):
+    model, words = model_of("gpt2"), writers.tokenizer()
+    prompt, answer = "add one bad cab fed", "hid one egg"
+    length = len(words(prompt)["input_ids"] + words(answer, add_special_tokens=False)["input_ids"])
+    options = SHARED_OUT[name](length - 1)
+    found = explain_generation(model, words, prompt, answer=answer, **options)
+    kept = explain_generation(model, words, prompt, answer=answer, keep=tmp_path / "a", **options)
+    rows = list(alone(model, words, prompt, answer, **options))
+    assert len(found.relevance) == len(rows) > 2
+    for n, row in enumerate(rows):
+        for each in (found, kept):
+            length = row.relevance.shape[1]
+            close(each.relevance[n, :length], row.relevance[0])
+            assert not each.relevance[n, length:].any()
+            close(each.residual[n], row.residual[0])
+    close(found.relevance.sum(dim=1) + found.residual, found.logit)
+
+
+@pytest.mark.parametrize("name", ["loo", "shapley"])
+def test_the_rows_of_a_contrast_add_up_with_passes_that_are_shared_out(name):
+    model, words = model_of("gpt2"), writers.tokenizer()
+    answers = {"answer": "hid one egg fed he", "contrast": "egg hid"}
+    found = explain_generation(model, words, "add one bad", **answers, **SHARED_OUT[name](0))
+    close(found.relevance.sum(dim=1) + found.residual, found.logit)
