@@ -101,7 +101,7 @@ class Entries:
         self.all.append(entry)
         if pixels:
             entry.place = pixel_maps.numbered(leaf, entry.channels)
-        self._follow(embedding, entry, entry.word, None, entry.place)
+        self._follow(embedding, entry, 0, entry.word, None, entry.place)
         return embedding
 
     def _is_table(self, weight: Any) -> bool:
@@ -119,10 +119,13 @@ class Entries:
         joins = len(found) < len(carrying)  # by a tensor that is no part of an embedding
         entries = {each.entry for each in found}
         looked_up = all(entry.ids is not None for entry in entries)
-        alone = len(entries) == 1 and looked_up and all(id(y) in self.rising for y in args)
+        alone = len(entries) == 1 and looked_up and not joins
+        alone = alone and all(any(y is x for x in carrying) for y in args)
         if alone and call.role in (ADD, SUBTRACT):
             return self._add_up(use, found)
-        if again := [each for each in found if each.is_older]:
+        again = [each for each in found if each.is_older]
+        one = call.role in (MOVE, CAST) and not joins and len({each.grown for each in found}) == 1
+        if again and not one:  # a move alone may read a shape, as expand_as
             return self._used_again(engine, handler, use, again)
         if len(found) == 2 and len(entries) == 2 and call.role == ADD and looked_up:
             first, second = found
@@ -165,7 +168,7 @@ class Entries:
                 return out
             marked(out, None)  # functions of it begin here, where relevance is read
             if call.role == CAST:
-                return self._follow(out, entry, word, token_type, place)
+                return self._follow(out, entry, each.grown, word, token_type, place)
             with torch.no_grad():
                 if moves and place is not None:
                     places = pixel_maps.nowhere(args) | {id(r.tensor): r.place for r in found}
@@ -179,13 +182,14 @@ class Entries:
             return handler(engine, use)
         # A moved embedding is read where it was; a token that is put before patches counts.
         grown = entry.ids is None and out.ndim < 4 and out.numel() > entry.embedding.numel()
-        if not moves or grown:
-            entry.grow(out, word, token_type, place)
-            entry.eps = entry.eps if eps is None else eps
-        return self._follow(out, entry, word, token_type, place)
+        if moves and not (grown and not again):
+            return self._follow(out, entry, each.grown, word, token_type, place)
+        entry.grow(out, word, token_type, place)
+        entry.eps = entry.eps if eps is None else eps
+        return self._follow(out, entry, len(entry.older), word, token_type, place)
 
-    def _follow(self, out: Tensor, entry: Entry, *parts: Any) -> Tensor:
-        self.rising[id(out)] = Rising(out, entry, len(entry.older), *parts)
+    def _follow(self, out: Tensor, entry: Entry, grown: int, *parts: Any) -> Tensor:
+        self.rising[id(out)] = Rising(out, entry, grown, *parts)
         return out
 
     def wrote(self, x: Tensor, value: Tensor) -> None:
@@ -208,7 +212,7 @@ class Entries:
                 nothing = {id(x.tensor): torch.zeros_like(x.word) for x in found}
                 token_type = use.func(*exchanged(use.args, nothing | types), **use.kwargs)
         entry.grow(out, word, token_type, None)
-        return self._follow(out, entry, word, token_type, None)
+        return self._follow(out, entry, len(entry.older), word, token_type, None)
 
     def _used_again(
         self, engine: Rules, handler: Handler, use: Use, again: Sequence[Rising]

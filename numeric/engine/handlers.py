@@ -69,7 +69,10 @@ def _cast(engine: Rules, use: Use) -> Any:
     narrows = use.name in ("float", "half", "bfloat16") or any(y.is_floating_point for y in wanted)
     if x.dtype == torch.float64 and narrows:
         return x  # float64 is kept for its digits, though stock norms drop them
-    return _copy(engine, use) if type(mark(x)) is Chain else move(engine, use)
+    out = _copy(engine, use) if type(mark(x)) is Chain else move(engine, use)
+    if not (out.dtype.is_floating_point or out.dtype.is_complex or out.dtype == torch.bool):
+        engine.refuse(f"{use.name} to integers")  # which end the graph
+    return out
 
 
 def _copy(engine: Rules, use: Use) -> Any:

@@ -11,6 +11,7 @@ from transformers import PreTrainedModel
 from lrp_axioms.numeric.engine.blocks import Block
 from lrp_axioms.numeric.models.batches import Batch, first_map
 from lrp_axioms.numeric.models.heads import ANSWER, CLASSES
+from lrp_axioms.numeric.models.identity import is_stock
 from lrp_axioms.numeric.models.patches import attention_implementation, twin
 from lrp_axioms.numeric.models.places import Places
 from lrp_axioms.numeric.targets.chosen import Chosen
@@ -33,9 +34,9 @@ def attention_rollout(
     """
     if variant not in VARIANTS:
         raise ValueError(f"variant={variant!r}: pass one of {', '.join(VARIANTS)}")
+    known = batch.read if readout.head == CLASSES and is_stock(model) else None
     model = twin(model)
     attention_implementation(model.modules(), "eager")
-    known = batch.read if readout.head == CLASSES else None
     by_gradient = readout.head == CLASSES and known is None
     states: list[Tensor] = []
     with torch.set_grad_enabled(by_gradient):

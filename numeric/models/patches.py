@@ -77,9 +77,11 @@ def _move_to_twin(x: Any, twins: Mapping[nn.Module, nn.Module]) -> Any:
         return MethodType(x.__func__, _move_to_twin(x.__self__, twins))
     if isinstance(x, partial):
         named = {name: _move_to_twin(y, twins) for name, y in x.keywords.items()}
-        return partial(
+        new = partial(
             _move_to_twin(x.func, twins), *(_move_to_twin(y, twins) for y in x.args), **named
         )
+        vars(new).update(vars(x))  # what the function is called and takes
+        return new
     return x
 
 

@@ -2,6 +2,7 @@
 
 import copy
 from functools import partial
+from inspect import signature
 from types import MethodType
 
 import accelerate
@@ -15,6 +16,7 @@ from transformers import BloomConfig, BloomForSequenceClassification
 from axioms.composites import UnassignedOperation
 from numeric import propagation
 from numeric.models.identity import is_stock
+from numeric.models.patches import twin
 from numeric.models.places import numbered_layers
 from tests.support import cases
 from tests.support.traces import contains, refused
@@ -51,6 +53,22 @@ def test_weights_that_are_fetched_when_they_are_used_change_nothing(name, tmp_pa
         for use, right in want.items():
             assert_alike(USES[use](offloaded, inputs), right, rtol=1e-12)
         assert {path: x.device for path, x in offloaded.named_parameters()} == on_meta
+
+
+def test_a_twin_of_an_offloaded_model_says_what_its_forward_takes(tmp_path):
+    model, _ = case("llama")
+    want = signature(model.forward).parameters
+    offloaded = accelerate.dispatch_model(copy.deepcopy(model), {"": "cpu"}, force_hooks=True)
+    assert signature(twin(offloaded).forward).parameters.keys() == want.keys()
+
+
+def test_activations_in_whole_numbers_are_refused():
+    def rounded(_module, _inputs, out):
+        return (out * 16).round().clamp(-128, 127).to(torch.int8).to(out.dtype) / 16
+
+    model, inputs = case("llama")
+    model.model.layers[0].mlp.register_forward_hook(rounded)
+    assert "to to integers" in refused(UnassignedOperation, model, inputs)
 
 
 # Adapters: a linear map and another beside it have the relevance of their sum.

@@ -1,7 +1,7 @@
 """A changed model is explained as the function that it now computes, or refused."""
 
 import copy
-from functools import partial
+from functools import partial, reduce
 
 import numpy as np
 import pytest
@@ -9,6 +9,7 @@ import torch
 
 from axioms.composites import UnassignedOperation
 from numeric import attribute
+from tests.support import cases
 from tests.support.cases import close
 from tests.support.loops import left_out, logits_of
 from tests.support.user_changes import CASES, changed, with_hooks_that_look
@@ -90,3 +91,30 @@ def test_a_copy_or_a_hook_that_looks_changes_nothing_and_a_sweep_is_each_method(
     if not isinstance(wanted["sweep"], type):
         for number, method in enumerate(("attnlrp", "cp-lrp")):
             close(wanted["sweep"][number], wanted[method], tolerance=tolerance)
+
+
+class LastToken(torch.nn.Module):
+    def forward(self, states):
+        return states[:, -1].tanh()
+
+
+class Mean(torch.nn.Module):
+    def forward(self, states):
+        return states.mean(dim=1).tanh()
+
+
+def test_rollout_has_the_row_that_a_pooler_of_the_user_reads():
+    model, inputs = cases.tiny_bert(), cases.tiny_batch()
+    inputs = {key: x[:1] for key, x in inputs.items()}
+    plain = attribute(model, inputs, "attention-rollout")
+    model.bert.pooler = LastToken().eval()
+    found = attribute(model, inputs, "attention-rollout")
+    model.set_attn_implementation("eager")
+    with torch.no_grad():
+        attentions = model(**inputs, output_attentions=True).attentions
+    rollout = reduce(lambda below, a: a @ below, (a.mean(dim=1) for a in attentions))
+    close(found.relevance, rollout[:, -1])
+    assert not torch.allclose(found.relevance, plain.relevance)
+    model.bert.pooler = Mean().eval()
+    with pytest.raises(ValueError, match="of one token"):
+        attribute(model, inputs, "attention-rollout")
