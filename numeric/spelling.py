@@ -6,6 +6,7 @@ Imports only the standard library, so that commands start fast.
 import difflib
 import unicodedata
 from collections.abc import Iterable, Sequence
+from textwrap import shorten
 
 LONGEST = 2**24  # letters of a text, or bytes of a line: about ten long books
 LISTED, LETTERS = 50, 2000  # lines of an error, letters of a line
@@ -23,6 +24,12 @@ def printable(text: str) -> str:
     return "".join(
         "�" if x not in KEPT and unicodedata.category(x) in CONTROLS else x for x in text
     )
+
+
+def beginning(text: str, most: int) -> str:
+    """Returns at most ``most`` letters of a text, and whole words if it has spaces."""
+    found, whole = shorten(text, most), " ".join(text.split())
+    return found if found != "[...]" or whole == found else f"{whole[: most - 1]}…"
 
 
 def listed(lines: Iterable[str]) -> str:

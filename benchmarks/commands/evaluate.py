@@ -13,7 +13,7 @@ from lrp_axioms.benchmarks.commands.console import (
     track,
 )
 from lrp_axioms.benchmarks.commands.options import DTYPES, Dtype, Model
-from lrp_axioms.benchmarks.commands.output import answer, of_result, present
+from lrp_axioms.benchmarks.commands.output import answer, note, of_result, present
 
 SOME = "r, tau, MoRF, LeRF, Δ, 'top drop', LDS, explained, 'soft sufficiency', and others"
 
@@ -55,7 +55,9 @@ def evaluate(
         )
     with mendable(f"--output {output}"):
         output.mkdir(parents=True, exist_ok=True)
+        wrote = [output / f"{result.name}.{kind}" for kind in ("json", "parquet")]
+        if wrote[0].exists():
+            note(f"{wrote[0]} of an earlier call is replaced")
         result.write(output)
-    wrote = [output / f"{result.name}.{kind}" for kind in ("json", "parquet")]
     answer(name=result.name, rows=result.rows, notes=result.notes, wrote=wrote)
     present(*of_result(result), wrote=wrote)

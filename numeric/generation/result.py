@@ -6,7 +6,6 @@ from html import escape
 from importlib.resources import files
 from itertools import pairwise
 from pathlib import Path
-from textwrap import shorten
 from typing import Any, Literal
 
 import torch
@@ -20,7 +19,7 @@ from lrp_axioms.numeric.results.layer_maps import tables
 from lrp_axioms.numeric.results.render import Cell, LayerMap
 from lrp_axioms.numeric.results.result import ROLLOUT
 from lrp_axioms.numeric.results.words import UNITS, units
-from lrp_axioms.numeric.spelling import printable
+from lrp_axioms.numeric.spelling import beginning, printable
 
 TENSORS = ("relevance", "logit", "residual", "probability")
 SHOWN = 60  # characters of the written text, in a line
@@ -76,7 +75,7 @@ class Generation:
     segments: tuple[str, ...] = ()
 
     def __repr__(self) -> str:
-        text = shorten("".join(self.written).strip(), SHOWN)
+        text = beginning("".join(self.written), SHOWN)
         count, length = self.relevance.shape
         return printable(f"Generation({self.method}: {count} x {length} tokens, written {text!r})")
 
@@ -238,9 +237,9 @@ def shown(token: str) -> str:
 def title(found: Generation) -> str:
     text = "".join(found.written).strip()
     why, where = f"why {found.model} wrote", f"where {found.model} attends as it writes"
-    said = f"{found.method}: {where if found.shares else why} {shorten(text, TITLE)!r}"
+    said = f"{found.method}: {where if found.shares else why} {beginning(text, TITLE)!r}"
     if found.contrast is not None:
-        said += f" and not {shorten(found.contrast.strip(), TITLE)!r}"
+        said += f" and not {beginning(found.contrast, TITLE)!r}"
     return printable(said)
 
 

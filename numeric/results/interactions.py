@@ -15,6 +15,7 @@ from rich.text import Text
 from torch import Tensor
 
 from lrp_axioms.axioms.extras import need
+from lrp_axioms.axioms.writing import write_named
 from lrp_axioms.numeric.results import pair_page, pictures, render
 from lrp_axioms.numeric.results.render import LEAST
 from lrp_axioms.numeric.results.result import Attribution, made, section
@@ -160,7 +161,7 @@ class Interactions(Attribution):
 
     def to_parquet(self, path: str | Path) -> None:
         """Writes the lines of ``to_pandas`` as a Parquet file."""
-        self.to_pandas().to_parquet(path, index=False)
+        write_named(Path(path), self.to_pandas().to_parquet(index=False))
 
     def by(self, unit: str, tokenizer: object) -> NoReturn:
         raise ValueError(

@@ -106,6 +106,9 @@ def test_the_command_reads_what_attribute_wrote_and_ranks_it(tmp_path):
     ended = run(folder, "--output", tmp_path / "out", "--measure", "r", "--measure", "top drop")
     assert ended.exit_code == 0, ended.output
     assert "r: loo is first" in ended.output
+    assert "of an earlier call is replaced" not in ended.output
+    ended = run(folder, "--output", tmp_path / "out", "--measure", "r", "--measure", "top drop")
+    assert "of an earlier call is replaced" in " ".join(ended.output.split())
     record = json.loads((tmp_path / "out" / "evaluate-maps-0.5.json").read_text("utf-8"))
     assert [row["method"] for row in record["rows"]] == ["loo", "attnlrp"]
     assert record["rows"][0]["r"] == pytest.approx(1)

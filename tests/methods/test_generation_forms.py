@@ -117,3 +117,10 @@ def test_a_heat_map_fits_the_terminal_and_a_picture_is_made(found):
     assert max(map(len, lines)) <= 60
     assert sum(line.startswith("sum") for line in lines) >= 1
     assert found.png().startswith(b"\x89PNG")
+
+
+def test_a_title_of_a_text_without_spaces_has_its_beginning(found):
+    before = found.tokens[: -len(found.written)]
+    long = dataclasses.replace(found, tokens=(*before, *("語" * 20 for _ in found.written)))
+    assert "語" * 40 in repr(long)
+    assert "語" * 40 in long.html().split("<title>")[1].split("</title>")[0]
