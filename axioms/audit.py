@@ -132,7 +132,7 @@ def _conservation(
 def _of_fixed_terms(node: Node) -> set[str]:
     """A parameter keeps its share of a sum; theorem 25 lists it as a leaf, here it is no word.
 
-    A mask has no share where every row sees something: what it hides has no relevance.
+    A mask has no share where every row sees something, because hidden scores have no relevance.
     """
     shares = node.op == kinds.ADD and "mask" not in node.attributes
     return {BIAS} if shares and any(x.op == PARAMETER for x in node.args) else set()

@@ -174,7 +174,7 @@ def _softmax(draft: Draft, running: Running) -> Node:
     x = given["input"]
     found = draft.node_of(running.settled.get(id(x), x))
     axis = given.get("dim")
-    if axis is None:  # what torch chooses, with a warning
+    if axis is None:  # torch chooses it, with a warning
         axis = 0 if x.ndim in (0, 1, 3) else 1
     return draft.make(kinds.SOFTMAX, (found,), running.out.shape, axis=axis)
 

@@ -38,7 +38,7 @@ DATA = (
     *(PreTrainedConfig, PreTrainedTokenizerBase),
 )
 """Types whose values hold no reference to a model."""
-SINGLE = (PreTrainedConfig, Tensor)  # of which unlike ones may be equal
+SINGLE = (PreTrainedConfig, Tensor)  # unlike ones may be equal
 LOADING = "transformers.core_model_loading"  # a loaded model keeps the record of renamed weights
 CACHES = ("CALLS", "_AT_ZERO", "__builtins__")
 """Their tables that change from call to call, and change no answer."""
@@ -110,7 +110,7 @@ class Snapshot:
                 self.empty.append(table)
                 continue
             kind: Any = next((x for x in (list, set) if isinstance(table, x)), dict)
-            # Of a subclass too, which may be made of other arguments, or give other values.
+            # A subclass may be made of other arguments, or give other values.
             copy = kind(dict.items(table) if isinstance(table, dict) else table)
             self.tables.append(table)
             self.copies.append(copy)

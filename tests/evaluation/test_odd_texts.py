@@ -1,4 +1,4 @@
-"""``evaluate`` of texts on the edge of what has a measure, and of no texts."""
+"""``evaluate`` where measures are undefined, or nearly so, and without texts."""
 
 import numpy as np
 import pytest

@@ -96,7 +96,7 @@ def curves(model, inputs):
 
 
 def judged(model, inputs):
-    """All measures of a map, and what patching one text does."""
+    """All measures of a map, and effects of patching one text."""
     found = evaluate(model, inputs, attribute(model, inputs).relevance, subsets=4, samples=2)
     one = {key: x[:1, :6] for key, x in inputs.items()}
     patched = patching(model, one, None, {"attnlrp": "attnlrp"})
