@@ -122,7 +122,7 @@ class Entries:
         alone = len(entries) == 1 and looked_up and not joins
         alone = alone and all(any(y is x for x in carrying) for y in args)
         if alone and call.role in (ADD, SUBTRACT):
-            return self._add_up(use, found)
+            return self._add_up(engine, handler, use, found)
         again = [each for each in found if each.is_older]
         one = call.role in (MOVE, CAST) and not joins and len({each.grown for each in found}) == 1
         if again and not one:  # a move alone may read a shape, as expand_as
@@ -148,7 +148,9 @@ class Entries:
         scales = call.role in (MULTIPLY, DIVIDE) and is_number(constants[0]) and x is args[0]
         if call.role in (ADD, SUBTRACT) and not is_number(constants[0]):
             fixed = [y if y is x else y.detach() for y in args]
-            out = func(*fixed, **kwargs)
+            # By the rule of sums, in case relevance is read before this sum after all.
+            by_rule = self.eps and isinstance(constants[0], Tensor)
+            out = handler(engine, use._replace(args=fixed)) if by_rule else func(*fixed, **kwargs)
             if kwargs or call.role == SUBTRACT or x is not args[0]:  # scaled or negated
                 beside = [y if y is x else torch.zeros_like(y) for y in args]
                 word = func(*exchanged(beside, {id(x): word}), **kwargs)
@@ -199,10 +201,10 @@ class Entries:
         else:
             self.rising.pop(id(x), None)
 
-    def _add_up(self, use: Use, found: Sequence[Rising]) -> Tensor:
+    def _add_up(self, engine: Rules, handler: Handler, use: Use, found: Sequence[Rising]) -> Tensor:
         """Adds an embedding and an older one, as in a step from words to other words."""
         (entry,) = {each.entry for each in found}
-        out: Tensor = use.func(*use.args, **use.kwargs)
+        out: Tensor = handler(engine, use) if self.eps else use.func(*use.args, **use.kwargs)
         with torch.no_grad():
             words = {id(x.tensor): x.word for x in found}
             word = use.func(*exchanged(use.args, words), **use.kwargs)
@@ -223,8 +225,6 @@ class Entries:
                 each.entry.go_back(each.grown)
         for entry in {self.rising[id(y)].entry for y in use.carrying if id(y) in self.rising}:
             self._end(entry)
-        if self.eps:
-            engine.refuse("a use of embeddings beside their sum with epsilon")
         return handler(engine, use)
 
     def _part(self, engine: Rules, entry: Entry) -> None:

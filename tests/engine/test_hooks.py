@@ -9,10 +9,10 @@ import torch
 from torch import Tensor, nn
 from torch.nn import functional
 
-from axioms.composites import UnassignedOperation
-from numeric import attribute, compiled, plan
+from numeric import attribute, audit, compiled, plan
 from numeric.methods import amplification
 from tests.support import cases
+from tests.support.cases import close
 from tests.support.loops import left_out, logits_of
 from tests.support.traces import contains, refused
 from tests.support.uses import BY_RULES, USES, assert_alike, case, put, relevance
@@ -152,8 +152,11 @@ def test_words_beside_their_sum_with_positions_have_both_paths():
     model.transformer.wte.register_forward_hook(lambda _m, _i, out: seen.append(out))
     a = attribute(model, inputs, "gradient-x-input", 1)
     torch.testing.assert_close(a.relevance, (words * words.grad).sum(dim=-1).detach())
-    with pytest.raises(UnassignedOperation, match="embeddings beside their sum with epsilon"):
-        attribute(model, inputs, epsilon=0.1)
+    one = {key: x[:1] for key, x in inputs.items()}
+    for epsilon in (0.0, 0.1):
+        audited = audit(model, one, target=1, epsilon=epsilon)
+        found = attribute(model, one, target=1, epsilon=epsilon)
+        close(found.relevance[0], torch.as_tensor(audited.relevance))
 
 
 @pytest.mark.parametrize("use", USES)
