@@ -27,7 +27,7 @@ def printable(text: str) -> str:
 
 
 def beginning(text: str, most: int) -> str:
-    """Returns at most ``most`` letters of a text, and whole words if it has spaces."""
+    """Returns at most ``most`` letters of a text, cut between words unless the first is longer."""
     found, whole = shorten(text, most), " ".join(text.split())
     return found if found != "[...]" or whole == found else f"{whole[: most - 1]}…"
 

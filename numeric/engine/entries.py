@@ -28,10 +28,11 @@ class Rising:
     word: Tensor
     token_type: Tensor | None
     place: Tensor | None
+    moved: bool = False  # whether an entry may stand at another place than in the embedding
 
     @property
     def is_older(self) -> bool:
-        """Whether the embedding has grown since."""
+        """Decides whether the embedding has grown since."""
         return self.grown < len(self.entry.older)
 
 
@@ -121,12 +122,12 @@ class Entries:
         looked_up = all(entry.ids is not None for entry in entries)
         alone = len(entries) == 1 and looked_up and not joins
         alone = alone and all(any(y is x for x in carrying) for y in args)
-        if alone and call.role in (ADD, SUBTRACT):
+        if alone and call.role in (ADD, SUBTRACT) and not any(each.moved for each in found):
             return self._add_up(engine, handler, use, found)
-        again = [each for each in found if each.is_older]
-        one = call.role in (MOVE, CAST) and not joins and len({each.grown for each in found}) == 1
-        if again and not one:  # a move alone may read a shape, as expand_as
-            return self._used_again(engine, handler, use, again)
+        moves, again = call.role in (MOVE, CAST), any(each.is_older for each in found)
+        several = len({(each.entry, each.grown) for each in found}) > 1
+        if again and (joins or several or not moves):  # a move may read a shape, as expand_as
+            return self._used_again(engine, handler, use, found)
         if len(found) == 2 and len(entries) == 2 and call.role == ADD and looked_up:
             first, second = found
             self._end(second.entry)  # token types that are looked up among words
@@ -134,7 +135,6 @@ class Entries:
             args = first.tensor, marked(second.tensor.detach(), TOKEN_TYPE)
             use = use._replace(args=args)
             found, entries = [first], {first.entry}
-        moves = call.role in (MOVE, CAST)
         if joins or len(entries) != 1 or (len(found) > 1 and not moves):
             for entry in entries:
                 self._end(entry)
@@ -144,7 +144,7 @@ class Entries:
         (entry,), (each, *_) = entries, found
         x, word, token_type, place = each.tensor, each.word, each.token_type, each.place
         constants = [y for y in args if y is not x]
-        eps: float | None = None
+        eps, moved = entry.eps, any(each.moved for each in found)
         scales = call.role in (MULTIPLY, DIVIDE) and is_number(constants[0]) and x is args[0]
         if call.role in (ADD, SUBTRACT) and not is_number(constants[0]):
             fixed = [y if y is x else y.detach() for y in args]
@@ -170,7 +170,8 @@ class Entries:
                 return out
             marked(out, None)  # functions of it begin here, where relevance is read
             if call.role == CAST:
-                return self._follow(out, entry, each.grown, word, token_type, place)
+                return self._follow(out, entry, each.grown, word, token_type, place, moved=moved)
+            moved = moved or (moves and call.name not in ("clone", "contiguous"))
             with torch.no_grad():
                 if moves and place is not None:
                     places = pixel_maps.nowhere(args) | {id(r.tensor): r.place for r in found}
@@ -183,15 +184,24 @@ class Entries:
             self._end(entry)
             return handler(engine, use)
         # A moved embedding is read where it was; a token that is put before patches counts.
-        grown = entry.ids is None and out.ndim < 4 and out.numel() > entry.embedding.numel()
-        if moves and not (grown and not again):
-            return self._follow(out, entry, each.grown, word, token_type, place)
-        entry.grow(out, word, token_type, place)
-        entry.eps = entry.eps if eps is None else eps
-        return self._follow(out, entry, len(entry.older), word, token_type, place)
+        longer = entry.ids is None and out.ndim < 4 and out.numel() > entry.embedding.numel()
+        if moves and (again or not longer):
+            return self._follow(out, entry, each.grown, word, token_type, place, moved=moved)
+        entry.grow(out, word, token_type, place, eps)
+        return self._follow(out, entry, len(entry.older), word, token_type, place, moved=moved)
 
-    def _follow(self, out: Tensor, entry: Entry, grown: int, *parts: Any) -> Tensor:
-        self.rising[id(out)] = Rising(out, entry, grown, *parts)
+    def _follow(
+        self,
+        out: Tensor,
+        entry: Entry,
+        grown: int,
+        word: Tensor,
+        token_type: Tensor | None,
+        place: Tensor | None,
+        *,
+        moved: bool = False,
+    ) -> Tensor:
+        self.rising[id(out)] = Rising(out, entry, grown, word, token_type, place, moved)
         return out
 
     def wrote(self, x: Tensor, value: Tensor) -> None:
@@ -213,17 +223,19 @@ class Entries:
             if types:
                 nothing = {id(x.tensor): torch.zeros_like(x.word) for x in found}
                 token_type = use.func(*exchanged(use.args, nothing | types), **use.kwargs)
-        entry.grow(out, word, token_type, None)
+        entry.grow(out, word, token_type, None, entry.eps)
+        least = min(each.grown for each in found)  # all between it and the sum lacks a path
+        entry.older[least:] = [entry.older[least]] * (len(entry.older) - least)
         return self._follow(out, entry, len(entry.older), word, token_type, None)
 
     def _used_again(
-        self, engine: Rules, handler: Handler, use: Use, again: Sequence[Rising]
+        self, engine: Rules, handler: Handler, use: Use, found: Sequence[Rising]
     ) -> Any:
-        """Reads an embedding where it was, because it is used beside the sum that it is part of."""
-        for each in sorted(again, key=lambda x: -x.grown):
+        """Reads an embedding before it grew, because its older value is used again."""
+        for each in found:
             if each.is_older:
                 each.entry.go_back(each.grown)
-        for entry in {self.rising[id(y)].entry for y in use.carrying if id(y) in self.rising}:
+        for entry in {each.entry for each in found}:
             self._end(entry)
         return handler(engine, use)
 

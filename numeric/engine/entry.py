@@ -29,12 +29,12 @@ class Entry:
     eps: float = 0.0
     channels: int = -1
     place: Tensor | None = None
-    older: list[tuple[Any, ...]] = field(default_factory=list)  # as it was before it grew
+    older: list[tuple[Any, ...]] = field(default_factory=list)  # parts before each growth
 
-    def grow(self, *parts: Tensor | None) -> None:
-        """Takes an embedding with one more term or factor, its word, token type and place."""
+    def grow(self, *parts: Any) -> None:
+        """Takes an embedding with one more term or factor, its word, type, place and stabiliser."""
         self.older.append((self.embedding, self.word, self.token_type, self.place, self.eps))
-        self.embedding, self.word, self.token_type, self.place = parts  # type: ignore[assignment]
+        self.embedding, self.word, self.token_type, self.place, self.eps = parts
 
     def go_back(self, grown: int) -> None:
         """Takes the embedding that had ``grown`` terms and factors."""

@@ -70,8 +70,9 @@ def _cast(engine: Rules, use: Use) -> Any:
     if x.dtype == torch.float64 and narrows:
         return x  # float64 is kept for its digits, though stock norms drop them
     out = _copy(engine, use) if type(mark(x)) is Chain else move(engine, use)
-    if not (out.dtype.is_floating_point or out.dtype.is_complex or out.dtype == torch.bool):
-        engine.refuse(f"{use.name} to integers")  # which end the graph
+    ends = x.requires_grad and isinstance(out, Tensor) and not out.requires_grad
+    if ends and out.dtype != torch.bool:
+        engine.refuse("a cast to integers")
     return out
 
 

@@ -97,10 +97,10 @@ TABLE: dict[str, Role] = {
               theorems=(6,)),)),
     CAST: Role("Another number format", "to float double half bfloat16 type type_as",
         (Case(
-            "always", "It passes on.",
+            "to floats", "It passes on.",
             "The number is the same up to rounding; activations in float64 are not narrowed, so "
             "that what is measured in float64 has its digits.",
-        ),)),
+        ), Case("to integers", "It is refused by name.", "They have no derivative."))),
     SUM: Role("Sums and means without weights, and other fixed linear maps", """
         sum mean cumsum nansum nanmean avg_pool1d avg_pool2d avg_pool3d adaptive_avg_pool1d
         adaptive_avg_pool2d adaptive_avg_pool3d interpolate upsample trace fft fftn fft2 ifft

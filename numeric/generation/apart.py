@@ -34,8 +34,10 @@ def each_alone(explain: Explain, written: Sequence[int], targets: Sequence[Targe
         for target in few:
             count = places[id(target)]
             (row,) = explain(written[:count], [target])
-            wide = pad(row.relevance, (0, len(written) - count))
-            found.append(replace(row, relevance=wide))
+            behind, shape = (0, len(written) - count), row.relevance.shape
+            more = {key: pad(x, behind) for key, x in row.details.items() if x.shape == shape}
+            wide = pad(row.relevance, behind)
+            found.append(replace(row, relevance=wide, details={**row.details, **more}))
         return found
 
     return rows

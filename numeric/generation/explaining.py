@@ -115,7 +115,7 @@ def explain_generation(
     warn_beyond(model, at + max(len(written), len(other)))
 
     # Passes that are shared out over all tokens would be spent on later tokens, too.
-    apart = method == "shapley" or options.get("budget") is not None
+    apart = method in ("shapley", "budgeted-loo") or options.get("budget") is not None
 
     def explain(answer: Sequence[int], targets: Sequence[Target]) -> list[Attribution]:
         inputs = asked.with_text(before, answer)

@@ -63,7 +63,7 @@ def leave_one_out(
     Raises ValueError for a text of one token: without it there is nothing to attend to.
     """
     if groups is not None and budget is None:
-        raise ValueError("groups would be ignored: they are left out within a budget; pass budget")
+        raise ValueError("groups has no use without a budget; pass budget")
     images: Sequence[Tensor | None] = []
     grid: dict[str, Tensor] = {}
     if batch.pixel_values is None and patch is not None:

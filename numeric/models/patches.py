@@ -80,7 +80,7 @@ def _move_to_twin(x: Any, twins: Mapping[nn.Module, nn.Module]) -> Any:
         new = partial(
             _move_to_twin(x.func, twins), *(_move_to_twin(y, twins) for y in x.args), **named
         )
-        vars(new).update(vars(x))  # the signature is read there
+        vars(new).update(vars(x))  # forward's signature is read from these
         return new
     return x
 

@@ -24,16 +24,24 @@ Facts = TypeVar("Facts")
 
 
 def parted(options: Mapping[str, Any]) -> tuple[dict[str, Tensor], dict[str, Any]]:
-    """Parts options into tensors by name, with a number each in a list of them, and the rest."""
+    """Parts options into tensors by name, name/0, name/1, ... for a list of them, and the rest.
+
+    A list may hold whole numbers beside tensors.
+    """
     tensors, rest = {}, {}
     for key, x in options.items():
         if isinstance(x, Tensor):
             tensors[key] = x
-        elif isinstance(x, list | tuple) and x and all(isinstance(y, Tensor) for y in x):
-            tensors |= {f"{key}/{n}": y for n, y in enumerate(x)}
+        elif _is_mixed(x):
+            tensors |= {f"{key}/{n}": torch.as_tensor(y) for n, y in enumerate(x)}
         else:
             rest[key] = x
     return tensors, rest
+
+
+def _is_mixed(x: object) -> bool:
+    several = isinstance(x, list | tuple) and any(isinstance(y, Tensor) for y in x)
+    return several and all(isinstance(y, Tensor | int) for y in x)  # type: ignore[attr-defined]
 
 
 def joined(tensors: Mapping[str, Tensor]) -> dict[str, Any]:
@@ -42,7 +50,7 @@ def joined(tensors: Mapping[str, Tensor]) -> dict[str, Any]:
     for key, x in sorted(tensors.items(), key=lambda named: (len(named[0]), named[0])):
         name, is_listed, _ = key.partition("/")
         if is_listed:
-            found.setdefault(name, []).append(x)
+            found.setdefault(name, []).append(x if x.ndim else x.item())
         else:
             found[name] = x
     return found

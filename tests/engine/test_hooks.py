@@ -9,10 +9,9 @@ import torch
 from torch import Tensor, nn
 from torch.nn import functional
 
-from numeric import attribute, audit, compiled, plan
+from numeric import attribute, compiled, plan
 from numeric.methods import amplification
 from tests.support import cases
-from tests.support.cases import close
 from tests.support.loops import left_out, logits_of
 from tests.support.traces import contains, refused
 from tests.support.uses import BY_RULES, USES, assert_alike, case, put, relevance
@@ -97,66 +96,6 @@ def test_a_hook_is_explained_as_the_module_that_computes_the_same(name, use):
         assert_alike(USES[use](altered, inputs), wanted[made])
         if use != "attention-rollout":  # it sees nothing behind the last attention
             assert (plain - wanted[made]).abs().max() > 1e-3 * wanted[made].abs().max()
-
-
-def stepped(out, v):
-    out = out.clone()
-    step = 0.1 * (v - out)
-    out += step
-    return out
-
-
-def added_in_place(out, v):
-    out = 2 * out
-    return out.sub_(0.55 * out).add_(0.1 * v)
-
-
-TO_OTHER_WORDS = {
-    "a step": lambda out, v: out + 0.1 * (v - out),
-    "a step back": lambda out, v: out - 0.1 * (out - v),
-    "a step with a factor": lambda out, v: torch.sub(out, out - v, alpha=0.1),
-    "twice": lambda out, v: 0.45 * (out + out) + 0.1 * v,
-    "in place": stepped,
-    "by methods": added_in_place,
-}
-"""Spellings of 0.9 of the words and 0.1 of a vector."""
-
-
-@pytest.mark.parametrize("spelled", TO_OTHER_WORDS)
-@pytest.mark.parametrize("name", ["bert", "gpt2", "llama"])
-def test_words_that_are_used_twice_are_explained_as_their_sum(name, spelled):
-    model, inputs = case(name)
-    table = model.get_input_embeddings()
-    v = torch.linspace(-1, 1, table.weight.shape[1], dtype=torch.float64)
-    found = []
-    for change in (TO_OTHER_WORDS[spelled], lambda out, v: 0.9 * out + 0.1 * v):
-        hook = table.register_forward_hook(lambda _m, _i, out, change=change: change(out, v))
-        signed = {"positions": "signed"} if name != "gpt2" else {}
-        found.append([attribute(model, inputs, epsilon=epsilon) for epsilon in (0.0, 0.1)])
-        found[-1] += [attribute(model, inputs, share="word"), attribute(model, inputs, **signed)]
-        hook.remove()
-    for one, other in zip(*found, strict=True):
-        torch.testing.assert_close(one.relevance, other.relevance)
-        torch.testing.assert_close(one.details, other.details)
-
-
-def test_words_beside_their_sum_with_positions_have_both_paths():
-    """Relevance is read at the words, times the derivative along both."""
-    model, inputs = case("gpt2")
-    words = model.transformer.wte(inputs["input_ids"]).detach().requires_grad_()
-    seen = []
-    model.transformer.h[0].register_forward_hook(lambda _m, _i, out: out + seen[-1])
-    hook = model.transformer.wte.register_forward_hook(lambda *_: seen.append(words) or words)
-    model(**inputs).logits[:, 1].sum().backward()
-    hook.remove()
-    model.transformer.wte.register_forward_hook(lambda _m, _i, out: seen.append(out))
-    a = attribute(model, inputs, "gradient-x-input", 1)
-    torch.testing.assert_close(a.relevance, (words * words.grad).sum(dim=-1).detach())
-    one = {key: x[:1] for key, x in inputs.items()}
-    for epsilon in (0.0, 0.1):
-        audited = audit(model, one, target=1, epsilon=epsilon)
-        found = attribute(model, one, target=1, epsilon=epsilon)
-        close(found.relevance[0], torch.as_tensor(audited.relevance))
 
 
 @pytest.mark.parametrize("use", USES)

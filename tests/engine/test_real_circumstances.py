@@ -68,7 +68,7 @@ def test_activations_in_whole_numbers_are_refused():
 
     model, inputs = case("llama")
     model.model.layers[0].mlp.register_forward_hook(rounded)
-    assert "to to integers" in refused(UnassignedOperation, model, inputs)
+    assert "a cast to integers" in refused(UnassignedOperation, model, inputs)
 
 
 # Adapters: a linear map and another beside it have the relevance of their sum.

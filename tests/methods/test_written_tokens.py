@@ -123,6 +123,8 @@ def alone(model, words, prompt, answer, **options):
 SHARED_OUT = {  # number of tokens that are read -> options
     "loo": lambda _: {"method": "loo", "budget": 5},
     "groups": lambda n: {"method": "loo", "budget": 8, "groups": [torch.arange(n)[None] // 6]},
+    "levels": lambda n: {"method": "loo", "budget": 8, "groups": [torch.arange(n)[None] // 6, 2]},
+    "budgeted": lambda _: {"method": "budgeted-loo"},
     "shapley": lambda _: {"method": "shapley", "samples": 99},
     "fixed": lambda n: {"method": "shapley", "samples": 99, "fixed": torch.arange(n)[None] < 2},
 }
@@ -136,6 +138,13 @@ def test_passes_that_are_shared_out_are_not_spent_on_later_tokens(name, tmp_path
     options = SHARED_OUT[name](length - 1)
     found = explain_generation(model, words, prompt, answer=answer, **options)
     kept = explain_generation(model, words, prompt, answer=answer, keep=tmp_path / "a", **options)
+    told = []
+    explain_generation(
+        model, words, prompt, answer=answer, each=lambda _n, row: told.append(row), **options
+    )
+    for row in told:
+        shapes = {x.shape for x in row.details.values() if x.ndim == 2}
+        assert shapes <= {row.relevance.shape}
     rows = list(alone(model, words, prompt, answer, **options))
     assert len(found.relevance) == len(rows) > 2
     for n, row in enumerate(rows):
