@@ -70,10 +70,15 @@ def _cast(engine: Rules, use: Use) -> Any:
     if x.dtype == torch.float64 and narrows:
         return x  # float64 is kept for its digits, though stock norms drop them
     out = _copy(engine, use) if type(mark(x)) is Chain else move(engine, use)
-    ends = x.requires_grad and isinstance(out, Tensor) and not out.requires_grad
-    if ends and out.dtype != torch.bool:
+    if x is use.args[0] and isinstance(out, Tensor) and _ends(x, out):
         engine.refuse("a cast to integers")
     return out
+
+
+def _ends(x: Tensor, out: Tensor) -> bool:
+    """Whether a cast to whole numbers cuts an activation; truth values come of comparisons."""
+    floats = out.is_floating_point() or out.is_complex()
+    return x.requires_grad and not floats and out.dtype != torch.bool
 
 
 def _copy(engine: Rules, use: Use) -> Any:
