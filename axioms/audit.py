@@ -6,7 +6,7 @@ applies at a node through moves of entries, which pass relevance as it is.
 """
 
 from collections import Counter, defaultdict
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import TypeAlias
 
@@ -86,11 +86,13 @@ def _conservation(
     missing: float,
 ) -> tuple[Verdict, ...]:
     found = absorbing(root, composite)
-    never = {STABILISER} if eps == 0 else set()
     measured: defaultdict[Node, set[str]] = defaultdict(set)  # such as a fixed factor in a function
     for (node, cause), amount in absorbed.items():
         measured[node] |= {cause} if amount else set()
-    can = {n: (causes | _of_fixed_terms(n) | measured[n]) - never for n, causes in found.items()}
+    can = {
+        n: (causes | _of_fixed_terms(n) | measured[n]) - _never(n, eps)
+        for n, causes in found.items()
+    }
     nodes = tuple(node for node, causes in can.items() if causes)
     counts = Counter((cause, n.op) for n, causes in can.items() for cause in causes)
     where = ", ".join(f"{cause} at {k} x {op}" for (cause, op), k in sorted(counts.items()))
@@ -129,6 +131,11 @@ def _conservation(
     return kept, adds_up, bound
 
 
+def _never(node: Node, eps: float) -> set[str]:
+    """An exact operation, such as a mean, has no stabiliser at any epsilon."""
+    return {STABILISER} if eps == 0 or node.attributes.get("exact") else set()
+
+
 def _of_fixed_terms(node: Node) -> set[str]:
     """A parameter keeps its share of a sum; theorem 25 lists it as a leaf, here it is no word.
 
@@ -144,50 +151,58 @@ def _plural(count: int, noun: str) -> str:
 
 def _invariance(root: Node, composite: Composite, eps: float) -> Iterator[Verdict]:
     order = topological(root)
-    carrying = assigned(order, composite)
+    carrying, reached = assigned(order, composite), absorbing(root, composite)
     for name, rewrite in REWRITES.items():
         if not rewrite.applies:
             continue
         involved = {node: found for node in carrying if (found := rewrite.applies(node))}
-        for (table, is_one), sites in _group_by_rules(involved, composite).items():
-            inside = "" if len(sites) == len(involved) else " at these operations"
-            statement = f"invariant under: {name}{inside}"
-            if not is_one:
-                yield Verdict(
-                    statement=statement,
-                    verdict=OPEN,
-                    reason=MIXED,
-                    proof=name,
-                    nodes=tuple(sites),
-                )
-                continue
-            cell = _cell(name, Composite(composite.name, dict(table)), eps)
+        held = {n: x for n, x in involved.items() if not any(y in reached for y in (n, *x))}
+        if held:
             yield Verdict(
-                statement=statement,
-                verdict=cell.verdict,
+                statement=_invariant(name, held, involved),
+                verdict=PROVED,
                 proof=name,
-                reason=f"{cell.eps}; applies at {_plural(len(sites), 'operation')}",
-                nodes=tuple(sites),
-                witness=cell.witness,
+                reason=f"no relevance arrives; applies at {_plural(len(held), 'operation')}",
+                nodes=tuple(held),
             )
+        others = {n: x for n, x in involved.items() if n not in held}
+        for (table, why), sites in _group_by_rules(others, composite, eps).items():
+            cell = _cell(name, Composite(composite.name, dict(table)), eps)
+            unknown = why or (NO_RULE if cell.verdict == scoreboard.NOT_APPLICABLE else "")
+            yield Verdict(
+                statement=_invariant(name, sites, involved),
+                verdict=OPEN if unknown else cell.verdict,
+                proof=name,
+                reason=unknown or f"{cell.eps}; applies at {_plural(len(sites), 'operation')}",
+                nodes=tuple(sites),
+                witness="" if unknown else cell.witness,
+            )
+
+
+def _invariant(rewrite: str, sites: Collection[Node], of: Collection[Node]) -> str:
+    return f"invariant under: {rewrite}{' at these operations' if len(sites) < len(of) else ''}"
 
 
 Table: TypeAlias = tuple[tuple[str, str], ...]  # kinds and their rules, in order
 MIXED = "the operations that it rewrites together have different rules for one kind"
+EXACT = "it rewrites an operation that has no stabiliser, such as a mean"
+NO_RULE = "the composite has no rule for an operation that it makes"
 
 
 def _group_by_rules(
-    involved: Mapping[Node, list[Node]], composite: Composite
-) -> dict[tuple[Table, bool], list[Node]]:
-    """Groups nodes by their table of rules, and by whether all nodes they involve share the table.
+    involved: Mapping[Node, list[Node]], composite: Composite, eps: float
+) -> dict[tuple[Table, str], list[Node]]:
+    """Groups nodes by their table of rules, and by the reason why no lemma is known; "" for none.
 
-    A lemma is about one table; none is known where operations of one kind have different rules.
+    A lemma is about one table, and at epsilon > 0 about operations that all have a stabiliser.
     """
-    groups: dict[tuple[Table, bool], list[Node]] = {}
+    groups: dict[tuple[Table, str], list[Node]] = {}
     for node, found in involved.items():
         table = {kind: rule for kind in kinds.RULES if (rule := _rule(kind, node, composite))}
         is_one = all(_rule(x.op, x, composite) == table.get(x.op) for x in found)
-        groups.setdefault((tuple(sorted(table.items())), is_one), []).append(node)
+        is_exact = eps > 0 and any(x.attributes.get("exact") for x in (node, *found))
+        why = MIXED if not is_one else EXACT if is_exact else ""
+        groups.setdefault((tuple(sorted(table.items())), why), []).append(node)
     return groups
 
 

@@ -33,7 +33,7 @@ from lrp_axioms.axioms.rules.rule import Amount, Options, Visit
 def _lemma(node: Node, rule: str) -> dict[str, Amount]:
     """The causes that there are at this node: without a bias, none absorbs."""
     causes = RULES[node.op, rule].absorbs
-    has_bias = len(node.args) == 3 or node.attributes.get("bias")
+    has_bias = node.attributes.get("bias", len(node.args) == 3)
     return {c: amount for c, amount in causes.items() if c != BIAS or has_bias}
 
 

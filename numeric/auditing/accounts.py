@@ -93,9 +93,13 @@ class Audit:
         ]
 
     def worst(self, count: int = 10) -> list[ledgers.Line]:
-        """Returns the operations that absorb or make most relevance."""
-        size: Callable[[ledgers.Line], float] = lambda line: -sum(map(abs, line.absorbed.values()))
-        return sorted(self.ledger.lines, key=size)[:count]
+        """Returns the ``lines`` of operations that absorb or make most relevance."""
+        return sorted(self.lines(), key=size_of)[:count]
+
+
+def size_of(line: ledgers.Line) -> float:
+    """Sorts lines by what they absorb, the largest first."""
+    return -sum(map(abs, line.absorbed.values()))
 
 
 def account(
@@ -167,7 +171,8 @@ def refuse(model: nn.Module) -> None:
             "load it without quantization_config"
         )
     wide = (torch.float32, torch.float64)
-    half = sorted({str(p.dtype) for p in model.parameters() if p.dtype not in wide})
+    floats = (p.dtype for p in model.parameters() if p.is_floating_point())
+    half = sorted({str(dtype) for dtype in floats if dtype not in wide})
     if half:
         raise ValueError(
             f"{type(model).__name__} is in half precision ({', '.join(half)}), which would be "

@@ -78,7 +78,8 @@ def _linear(draft: Draft, running: Running) -> Node:
     elif name in MATRICES and row[1].ndim == 2:
         weights = row[0], row[1], None
     if weights is None or weights[0].ndim < 2 or not reached(weights[:1]):
-        biased = sum(isinstance(each, Tensor) for each in row) > 2  # beside an input and weights
+        floats = [x for x in row if isinstance(x, Tensor) and x.is_floating_point()]
+        biased = len(floats) > 2  # beside an input and weights
         return mapped(draft, running, op=kinds.LINEAR, bias=biased)
     x, *fixed = weights
     fixed = [draft.parameter(w) for w in fixed if w is not None]
@@ -190,7 +191,8 @@ def _layer_norm(draft: Draft, running: Running) -> Node:
     if len(shape) > 1:
         of = draft.make(MOVE, (of,), flat.shape, map=Map(lambda x: x.flatten(-len(shape))))
     args = of, draft.parameter(weight.flatten()), draft.parameter(bias.flatten())
-    found = draft.make(kinds.LAYER_NORM, args, flat.shape, norm_eps=norm_eps)
+    plain: dict[str, Any] = {"bias": False} if given.get("bias") is None else {}
+    found = draft.make(kinds.LAYER_NORM, args, flat.shape, norm_eps=norm_eps, **plain)
     if len(shape) == 1:
         return found
     return draft.make(MOVE, (found,), out.shape, map=Map(lambda y: y.unflatten(-1, shape)))
@@ -201,6 +203,7 @@ def _move(draft: Draft, running: Running) -> Node:
     if name == "index_put" and (running.kwargs.get("accumulate") or running.args[3:] == (True,)):
         return _sum(draft, running)
     function, of = call(draft, running, learned=True)
+    chooses: dict[str, Any] = {"chooses": True} if name.startswith(CHOICES) else {}
     if name in FILLS:
         nothing = [out.new_full(x.attributes["shape"], torch.nan) for x in of]
         put = ~function(*nothing).isnan()
@@ -209,9 +212,14 @@ def _move(draft: Draft, running: Running) -> Node:
             filled: Callable[..., Tensor] = lambda *xs: torch.where(put, xs[-1], function(*xs[:-1]))
             of = [*of, fixed_leaf(draft, running, numbers)]
             return draft.make(MOVE, of, out.shape, map=Map(filled))
-    return draft.make(MOVE, of, out.shape, map=Map(function))
+    return draft.make(MOVE, of, out.shape, map=Map(function), **chooses)
 
 
+CHOICES = (
+    *("amax", "amin", "max", "min", "topk", "sort", "kthvalue", "median", "boolean_dispatch"),
+    "adaptive_max",
+)
+"""Beginnings of names of moves whose choice depends on the entries: no map stays as it is there."""
 FILLS = {
     "constant_pad_nd", "copy", "fill", "index_copy", "index_fill", "index_put", "masked_fill",
     "masked_scatter", "pad", "scatter", "setitem", "where",

@@ -1,6 +1,7 @@
 """For other projects' tests: an assertion that an explanation conserves relevance."""
 
 from collections.abc import Collection, Mapping
+from dataclasses import replace
 from numbers import Real
 from typing import Any
 
@@ -9,7 +10,7 @@ from transformers import PreTrainedModel
 
 from lrp_axioms.axioms.composites import Composite
 from lrp_axioms.axioms.graph import Origin
-from lrp_axioms.numeric.auditing.accounts import Audit
+from lrp_axioms.numeric.auditing.accounts import Audit, size_of
 from lrp_axioms.numeric.auditing.audit import audit
 from lrp_axioms.numeric.auditing.ledger import NUMERICAL
 from lrp_axioms.numeric.targets import Label, Target
@@ -58,7 +59,11 @@ def _explain(found: Audit, left: Mapping[str, float], lost: float, tol: float) -
     ]
     lines += [f"  {name:<16} {amount:+.6g}" for name, amount in left.items() if amount]
     lines += ["most of it at"]
-    for line in found.worst(SHOWN):
+    lines_left = (
+        replace(line, absorbed={x: r for x, r in line.absorbed.items() if x in left})
+        for line in found.worst(len(found.ledger.lines))
+    )
+    for line in sorted(lines_left, key=size_of)[:SHOWN]:
         absorbed = ", ".join(f"{cause} {x:+.3g}" for cause, x in line.absorbed.items() if x)
         origin = line.node.origin or Origin()
         place = f"{origin.module or '(root)'} ({origin.line})"
