@@ -98,7 +98,7 @@ class Audit:
 
 
 def size_of(line: ledgers.Line) -> float:
-    """Sorts lines by what they absorb, the largest first."""
+    """Orders lines by the size of their absorbed relevance, the largest first."""
     return -sum(map(abs, line.absorbed.values()))
 
 
