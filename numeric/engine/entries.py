@@ -9,7 +9,7 @@ import torch
 from torch import Tensor, nn
 
 from lrp_axioms.axioms import kinds
-from lrp_axioms.numeric.engine import pixel_maps
+from lrp_axioms.numeric.engine import pixel_maps, rules
 from lrp_axioms.numeric.engine.calls import Call, Use
 from lrp_axioms.numeric.engine.entry import Entry
 from lrp_axioms.numeric.engine.marks import ADAPTER, TOKEN_TYPE, exchanged, is_number, mark, marked
@@ -123,7 +123,7 @@ class Entries:
         alone = len(entries) == 1 and looked_up and not joins
         alone = alone and all(any(y is x for x in carrying) for y in args)
         if alone and call.role in (ADD, SUBTRACT) and not any(each.moved for each in found):
-            return self._add_up(engine, handler, use, found)
+            return self._add_up(engine, use, found)
         moves, again = call.role in (MOVE, CAST), any(each.is_older for each in found)
         several = len({(each.entry, each.grown) for each in found}) > 1
         if again and (joins or several or not moves):  # a move may read a shape, as expand_as
@@ -148,15 +148,13 @@ class Entries:
         scales = call.role in (MULTIPLY, DIVIDE) and is_number(constants[0]) and x is args[0]
         if call.role in (ADD, SUBTRACT) and not is_number(constants[0]):
             fixed = [y if y is x else y.detach() for y in args]
-            # By the rule of sums, in case relevance is read before this sum after all.
-            by_rule = self.eps and isinstance(constants[0], Tensor)
-            out = handler(engine, use._replace(args=fixed)) if by_rule else func(*fixed, **kwargs)
+            eps = self._stabiliser(engine)
+            out = rules.epsilon(func(*fixed, **kwargs), eps=eps)
             if kwargs or call.role == SUBTRACT or x is not args[0]:  # scaled or negated
                 beside = [y if y is x else torch.zeros_like(y) for y in args]
                 word = func(*exchanged(beside, {id(x): word}), **kwargs)
                 if token_type is not None:
                     token_type = func(*exchanged(beside, {id(x): token_type}), **kwargs)
-            eps = self.eps if engine.rule(kinds.ADD) == kinds.EPSILON else 0.0
             if (what := mark(constants[0])) in (TOKEN_TYPE, ADAPTER):
                 alone = func(*exchanged(fixed, {id(x): torch.zeros_like(x)}), **kwargs).detach()
                 word = word + alone if what == ADAPTER else word
@@ -211,10 +209,15 @@ class Entries:
         else:
             self.rising.pop(id(x), None)
 
-    def _add_up(self, engine: Rules, handler: Handler, use: Use, found: Sequence[Rising]) -> Tensor:
+    def _stabiliser(self, engine: Rules) -> float:
+        """Returns epsilon at a sum, which acts if relevance is read before the sum after all."""
+        return self.eps if engine.rule(kinds.ADD) == kinds.EPSILON else 0.0
+
+    def _add_up(self, engine: Rules, use: Use, found: Sequence[Rising]) -> Tensor:
         """Adds an embedding and an older one, as in a step from words to other words."""
         (entry,) = {each.entry for each in found}
-        out: Tensor = handler(engine, use) if self.eps else use.func(*use.args, **use.kwargs)
+        eps = self._stabiliser(engine)
+        out = rules.epsilon(use.func(*use.args, **use.kwargs), eps=eps)
         with torch.no_grad():
             words = {id(x.tensor): x.word for x in found}
             word = use.func(*exchanged(use.args, words), **use.kwargs)
@@ -223,7 +226,7 @@ class Entries:
             if types:
                 nothing = {id(x.tensor): torch.zeros_like(x.word) for x in found}
                 token_type = use.func(*exchanged(use.args, nothing | types), **use.kwargs)
-        entry.grow(out, word, token_type, None, entry.eps)
+        entry.grow(out, word, token_type, None, eps)
         least = min(each.grown for each in found)  # all between it and the sum lacks a path
         entry.older[least:] = [entry.older[least]] * (len(entry.older) - least)
         return self._follow(out, entry, len(entry.older), word, token_type, None)

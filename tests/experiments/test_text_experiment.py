@@ -124,8 +124,8 @@ def test_a_note_says_what_the_steps_of_integrated_gradients_leave(table, measure
     (note,) = [note for note in table.notes if "completeness gap" in note]
     start = "IG with 16 steps, and up to 128 where 0.02 logits or more are left: "
     assert note.startswith(start)
-    assert f"by {mean(map(abs, gaps)):.3f} logits in the mean over texts, at most " in note
-    assert f"at most {max(map(abs, gaps)):.3f} (" in note
+    assert f"gap of {mean(map(abs, gaps)):.3f} logits in the mean over texts, " in note
+    assert note.endswith(f", {max(map(abs, gaps)):.3f} at most.")
     assert all("completeness_gap" not in measured.maps[m].values for m in METHODS if m != "IG")
 
 
