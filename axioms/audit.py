@@ -132,7 +132,7 @@ def _conservation(
 
 
 def _never(node: Node, eps: float) -> set[str]:
-    """An exact operation, such as a mean, has no stabiliser at any epsilon."""
+    """Causes that cannot act: the stabiliser at epsilon = 0, and at exact operations, as a mean."""
     return {STABILISER} if eps == 0 or node.attributes.get("exact") else set()
 
 
@@ -167,15 +167,17 @@ def _invariance(root: Node, composite: Composite, eps: float) -> Iterator[Verdic
             )
         others = {n: x for n, x in involved.items() if n not in held}
         for (table, why), sites in _group_by_rules(others, composite, eps).items():
-            cell = _cell(name, Composite(composite.name, dict(table)), eps)
-            unknown = why or (NO_RULE if cell.verdict == scoreboard.NOT_APPLICABLE else "")
+            cell = None if why else _cell(name, Composite(composite.name, dict(table)), eps)
+            if cell and cell.verdict == scoreboard.NOT_APPLICABLE:
+                cell, why = None, NO_RULE
+            applies = f"applies at {_plural(len(sites), 'operation')}"
             yield Verdict(
                 statement=_invariant(name, sites, involved),
-                verdict=OPEN if unknown else cell.verdict,
+                verdict=cell.verdict if cell else OPEN,
                 proof=name,
-                reason=unknown or f"{cell.eps}; applies at {_plural(len(sites), 'operation')}",
+                reason=f"{cell.eps}; {applies}" if cell else why,
                 nodes=tuple(sites),
-                witness="" if unknown else cell.witness,
+                witness=cell.witness if cell else "",
             )
 
 
@@ -184,9 +186,9 @@ def _invariant(rewrite: str, sites: Collection[Node], of: Collection[Node]) -> s
 
 
 Table: TypeAlias = tuple[tuple[str, str], ...]  # kinds and their rules, in order
-MIXED = "the operations that it rewrites together have different rules for one kind"
-EXACT = "it rewrites an operation that has no stabiliser, such as a mean"
-NO_RULE = "the composite has no rule for an operation that it makes"
+MIXED = "the rewrite combines operations that have different rules for one kind"
+EXACT = "the rewrite changes an operation without a stabiliser, such as a mean"
+NO_RULE = "the composite has no rule for an operation in the lemma of the rewrite"
 
 
 def _group_by_rules(

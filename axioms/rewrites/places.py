@@ -13,8 +13,8 @@ Applies: TypeAlias = Callable[[Node], list[Node]]
 
 
 def through(node: Node) -> Node:
-    """The operation whose entries ``node`` moves; a maximum chooses among them, and ends it."""
-    while node.op in MOVES and len(node.args) == 1 and "chooses" not in node.attributes:
+    """The operation whose entries ``node`` moves; a choice, such as a maximum, is no such move."""
+    while node.op in MOVES and len(node.args) == 1 and not node.attributes.get("chooses"):
         node = node.args[0]
     return node
 

@@ -93,13 +93,13 @@ class Audit:
         ]
 
     def worst(self, count: int = 10) -> list[ledgers.Line]:
-        """Returns the ``lines`` of operations that absorb or make most relevance."""
-        return sorted(self.lines(), key=size_of)[:count]
+        """Returns the operations that absorb or make most relevance, as in ``lines``."""
+        return sorted(self.lines(), key=size_of, reverse=True)[:count]
 
 
 def size_of(line: ledgers.Line) -> float:
-    """Orders lines by the size of their absorbed relevance, the largest first."""
-    return -sum(map(abs, line.absorbed.values()))
+    """Returns the size of a line's absorbed relevance."""
+    return sum(map(abs, line.absorbed.values()))
 
 
 def account(

@@ -191,8 +191,8 @@ def _layer_norm(draft: Draft, running: Running) -> Node:
     if len(shape) > 1:
         of = draft.make(MOVE, (of,), flat.shape, map=Map(lambda x: x.flatten(-len(shape))))
     args = of, draft.parameter(weight.flatten()), draft.parameter(bias.flatten())
-    plain: dict[str, Any] = {"bias": False} if given.get("bias") is None else {}
-    found = draft.make(kinds.LAYER_NORM, args, flat.shape, norm_eps=norm_eps, **plain)
+    about: dict[str, Any] = {"norm_eps": norm_eps, "bias": given.get("bias") is not None}
+    found = draft.make(kinds.LAYER_NORM, args, flat.shape, **about)
     if len(shape) == 1:
         return found
     return draft.make(MOVE, (found,), out.shape, map=Map(lambda y: y.unflatten(-1, shape)))
@@ -203,7 +203,7 @@ def _move(draft: Draft, running: Running) -> Node:
     if name == "index_put" and (running.kwargs.get("accumulate") or running.args[3:] == (True,)):
         return _sum(draft, running)
     function, of = call(draft, running, learned=True)
-    chooses: dict[str, Any] = {"chooses": True} if name.startswith(CHOICES) else {}
+    chooses = name.startswith(CHOICES)
     if name in FILLS:
         nothing = [out.new_full(x.attributes["shape"], torch.nan) for x in of]
         put = ~function(*nothing).isnan()
@@ -212,14 +212,14 @@ def _move(draft: Draft, running: Running) -> Node:
             filled: Callable[..., Tensor] = lambda *xs: torch.where(put, xs[-1], function(*xs[:-1]))
             of = [*of, fixed_leaf(draft, running, numbers)]
             return draft.make(MOVE, of, out.shape, map=Map(filled))
-    return draft.make(MOVE, of, out.shape, map=Map(function), **chooses)
+    return draft.make(MOVE, of, out.shape, map=Map(function), chooses=chooses)
 
 
 CHOICES = (
-    *("amax", "amin", "max", "min", "topk", "sort", "kthvalue", "median", "boolean_dispatch"),
-    "adaptive_max",
-)
-"""Beginnings of names of moves whose choice depends on the entries: no map stays as it is there."""
+    "adaptive_max", "amax", "amin", "boolean_dispatch", "gather", "kthvalue", "masked_fill", "max",
+    "median", "min", "sort", "topk", "where",
+)  # fmt: skip
+"""Names, or their beginnings, of moves that may choose by value: no map is folded through them."""
 FILLS = {
     "constant_pad_nd", "copy", "fill", "index_copy", "index_fill", "index_put", "masked_fill",
     "masked_scatter", "pad", "scatter", "setitem", "where",

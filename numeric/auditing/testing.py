@@ -58,15 +58,16 @@ def _explain(found: Audit, left: Mapping[str, float], lost: float, tol: float) -
         f"{found.logit:+.6g} reach no leaf (tol={tol:g})"
     ]
     lines += [f"  {name:<16} {amount:+.6g}" for name, amount in left.items() if amount]
-    lines += ["most of it at"]
-    lines_left = (
-        replace(line, absorbed={x: r for x, r in line.absorbed.items() if x in left})
-        for line in found.worst(len(found.ledger.lines))
+    causes = ((x, {**x.absorbed, NUMERICAL: x.numerical}) for x in found.lines())
+    kept = (
+        replace(line, absorbed={x: r for x, r in every.items() if r and x in left})
+        for line, every in causes
     )
-    for line in sorted(lines_left, key=size_of)[:SHOWN]:
-        absorbed = ", ".join(f"{cause} {x:+.3g}" for cause, x in line.absorbed.items() if x)
+    places = sorted(filter(size_of, kept), key=size_of, reverse=True)[:SHOWN]
+    lines += ["most of it at"] if places else []
+    for line in places:
+        absorbed = ", ".join(f"{cause} {x:+.3g}" for cause, x in line.absorbed.items())
         origin = line.node.origin or Origin()
-        place = f"{origin.module or '(root)'} ({origin.line})"
-        lines.append(f"  {place}, {line.kind}: {absorbed or NUMERICAL}")
+        lines.append(f"  {origin.module or '(root)'} ({origin.line}), {line.kind}: {absorbed}")
     lines.append("Pass absorbing=[...] for causes that are meant to absorb.")
     return "\n".join(lines)

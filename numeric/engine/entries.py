@@ -210,7 +210,7 @@ class Entries:
             self.rising.pop(id(x), None)
 
     def _stabiliser(self, engine: Rules) -> float:
-        """Returns epsilon at a sum, which acts if relevance is read before the sum after all."""
+        """Returns epsilon, or 0 if sums have another rule; it acts on relevance before the sum."""
         return self.eps if engine.rule(kinds.ADD) == kinds.EPSILON else 0.0
 
     def _add_up(self, engine: Rules, use: Use, found: Sequence[Rising]) -> Tensor:
