@@ -120,9 +120,9 @@ class Entries:
         joins = len(found) < len(carrying)  # by a tensor that is no part of an embedding
         entries = {each.entry for each in found}
         looked_up = all(entry.ids is not None for entry in entries)
-        alone = len(entries) == 1 and looked_up and not joins
-        alone = alone and all(any(y is x for x in carrying) for y in args)
-        if alone and call.role in (ADD, SUBTRACT) and not any(each.moved for each in found):
+        adds = call.role in (ADD, SUBTRACT) and len(entries) == 1 and looked_up and not joins
+        adds = adds and not any(each.moved for each in found)
+        if adds and all(any(y is x for x in carrying) for y in args):
             return self._add_up(engine, use, found)
         moves, again = call.role in (MOVE, CAST), any(each.is_older for each in found)
         several = len({(each.entry, each.grown) for each in found}) > 1
@@ -204,10 +204,10 @@ class Entries:
 
     def wrote(self, x: Tensor, value: Tensor) -> None:
         """Follows ``x`` as the value that is written into it."""
-        if each := self.rising.pop(id(value), None):
+        each = self.rising.pop(id(value), None)
+        self.rising.pop(id(x), None)
+        if each:
             self.rising[id(x)] = replace(each, tensor=x)
-        else:
-            self.rising.pop(id(x), None)
 
     def _stabiliser(self, engine: Rules) -> float:
         """Returns epsilon, or 0 if sums have another rule; it acts on relevance before the sum."""

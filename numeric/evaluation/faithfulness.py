@@ -131,7 +131,7 @@ def _measured(trial: Trial, wanted: Sequence[str]) -> dict[str, dict[str, np.nda
 def _agreement(trial: Trial) -> Measured:
     """Computes Pearson's r and Kendall's tau-b with Leave-One-Out."""
     keep = trial.present
-    loo = _settled(trial.without_each(), trial, keep)
+    loo = _settled(trial.without_each(), trial, keep=keep)
     return {
         name: {"r": pearson(x, loo, keep), "tau": kendall(x, loo, keep)}
         for name, x in trial.maps.items()
@@ -200,13 +200,11 @@ def _at_random(trial: Trial, size: Callable[[int], int]) -> tuple[np.ndarray, np
     return keep, _settled(logits, trial)
 
 
-def _settled(values: np.ndarray, trial: Trial, keep: np.ndarray | None = None) -> np.ndarray:
+def _settled(values: np.ndarray, trial: Trial, *, keep: np.ndarray | bool = True) -> np.ndarray:
     """Returns 0 in rows whose values, where ``keep``, differ by rounding of the logits alone."""
-    there = np.ones_like(values, dtype=bool) if keep is None else keep
-    high, low = (
-        np.where(there, sign * values, -np.inf).max(axis=1, keepdims=True) for sign in (1, -1)
-    )
-    return np.where(high + low > trial.rounding[:, None], values, 0)
+    high = values.max(axis=1, where=keep, initial=-np.inf)
+    low = values.min(axis=1, where=keep, initial=np.inf)
+    return np.where((high - low > trial.rounding)[:, None], values, 0)
 
 
 def quarter(count: int) -> int:

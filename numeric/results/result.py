@@ -159,7 +159,7 @@ class Attribution:
         """
         tensors: dict[str, Tensor] = {name: getattr(self, name) for name in TENSORS}
         tensors |= {} if self.patches is None else {"patches": self.patches}
-        options, plain = stored.parted(self.options)
+        options, plain = stored.split_options(self.options)
         named = {group: getattr(self, group) for group in GROUPS} | {"options": options}
         for group, found in named.items():
             tensors |= {f"{group}/{key}": x for key, x in found.items() if isinstance(x, Tensor)}
@@ -189,7 +189,7 @@ class Attribution:
             raise ValueError(f"tokens must be {count} rows of {length}, as relevance is")
         given: dict[str, Any] = {name: tensors[name] for name in TENSORS}
         given |= {group: {key: tensors[f"{group}/{key}"] for key in keys[group]} for group in keys}
-        given["options"] = facts.options | stored.joined(given["options"])
+        given["options"] = facts.options | stored.join_options(given["options"])
         given["patches"] = tensors.get("patches")
         return cls(**given, method=facts.method, tokens=facts.tokens, model=facts.model)
 

@@ -23,8 +23,8 @@ Stored = TypeVar("Stored")
 Facts = TypeVar("Facts")
 
 
-def parted(options: Mapping[str, Any]) -> tuple[dict[str, Tensor], dict[str, Any]]:
-    """Parts options into tensors by name, name/0, name/1, ... for a list of them, and the rest.
+def split_options(options: Mapping[str, Any]) -> tuple[dict[str, Tensor], dict[str, Any]]:
+    """Splits options into tensors by name, name/0, name/1, ... for a list of them, and the rest.
 
     A list may hold whole numbers beside tensors.
     """
@@ -44,8 +44,8 @@ def _is_mixed(x: object) -> bool:
     return several and all(isinstance(y, Tensor | int) for y in x)  # type: ignore[attr-defined]
 
 
-def joined(tensors: Mapping[str, Tensor]) -> dict[str, Any]:
-    """Joins the tensors of lists that ``parted`` numbered."""
+def join_options(tensors: Mapping[str, Tensor]) -> dict[str, Any]:
+    """Joins the tensors of lists that ``split_options`` numbered."""
     found: dict[str, Any] = {}
     for key, x in sorted(tensors.items(), key=lambda named: (len(named[0]), named[0])):
         name, is_listed, _ = key.partition("/")
