@@ -3,6 +3,7 @@
 import contextlib
 import os
 import sys
+import threading
 from collections.abc import Generator, Iterable, Iterator, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
@@ -17,6 +18,8 @@ from lrp_axioms.axioms.evidence import evidence
 from lrp_axioms.axioms.evidence.statements import ROOT, THEOREMS
 
 NOT_ESTABLISHED = "not established"
+TURN = threading.RLock()
+"""Held by a run: pytest changes streams, modules and the environment of the whole process."""
 MARKER = "theorem(number, statement, verdict): a statement, 'proved' or 'refuted' by its test"
 
 
@@ -92,7 +95,7 @@ def prove(
     """
     chosen = [Path(path).resolve() for path in paths or (THEOREMS,)]
     recorder = _Recorder()
-    with _isolated_pytest(chosen):
+    with TURN, _isolated_pytest(chosen):
         status = pytest.main(
             [*_options(), *map(str, chosen)], plugins=[recorder, evidence, *plugins]
         )

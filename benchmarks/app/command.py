@@ -10,12 +10,19 @@ from typing import Annotated
 import typer
 
 from lrp_axioms.axioms.extras import need
-from lrp_axioms.benchmarks.commands.console import check_names, console, loading, mendable
+from lrp_axioms.benchmarks.commands.console import (
+    check_names,
+    console,
+    invocation,
+    loading,
+    mendable,
+)
 from lrp_axioms.benchmarks.commands.options import DTYPES, MODEL, Dtype
 from lrp_axioms.benchmarks.commands.output import answer
 
 PORT = 8765
 LIMITS = {"timeout_graceful_shutdown": 1, "h11_max_incomplete_event_size": 2**20}  # s, bytes
+LIMITS |= {"http": "h11"}  # another parser of addresses has another limit
 
 
 def serve(
@@ -28,7 +35,7 @@ def serve(
     """Open a page on this machine that explains texts by several methods side by side."""
     with mendable():
         check_names("--dtype", [dtype], DTYPES)
-        need("serve", "starlette", "uvicorn", extra="app")
+        need("serve", "pytest", "starlette", "uvicorn", extra="app")
         with loading("the model"):
             import uvicorn
 
@@ -41,7 +48,9 @@ def serve(
         app = application(loaded, token, port)
     address = f"http://127.0.0.1:{port}/?token={token}"
     answer(address=address)
+    quiet, console.quiet = console.quiet, invocation.json  # nobody could open the page without it
     console.print(address, highlight=False, soft_wrap=True)
+    console.quiet = quiet
     console.print("Open this address in a browser; Ctrl-C ends the program.", style="dim")
     sys.stdout.flush()  # a program may wait for the address
     how = {"log_level": "warning", "access_log": False, "server_header": False}

@@ -2,6 +2,7 @@
 
 from collections.abc import Iterator
 
+from lrp_axioms.axioms.evidence.prove import TURN
 from lrp_axioms.axioms.pages import show
 from lrp_axioms.axioms.rewrites.rewrites import REWRITES
 from lrp_axioms.axioms.scoreboard import scoreboard
@@ -17,7 +18,8 @@ def text(name: str, method: str) -> str:
     Raises ValueError for an unknown theorem or rewrite, and for a method without rules.
     """
     if name not in REWRITES:
-        return show.text(show.page(name))
+        with TURN:  # Python 3.11 parses sources in one thread at a time
+            return show.text(show.page(name))
     check_names("method", [method], WITH_RULES)
     return "\n".join(_of_rewrite(name, method))
 

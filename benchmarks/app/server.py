@@ -12,6 +12,7 @@ from functools import partial
 from pathlib import Path
 from typing import Any
 
+import torch
 import uvicorn
 from jinja2 import Environment
 from starlette.applications import Starlette
@@ -38,7 +39,8 @@ from lrp_axioms.numeric.results import render
 
 SOURCE = Path(__file__).with_name("page.html").read_text("utf-8")
 # Faults that a reader can mend, and a body that is cut off, whose answer nobody reads.
-FAULTS = (ValueError, UnassignedOperation, MissingLibrary, ClientDisconnect)
+FULL = (MemoryError, torch.OutOfMemoryError)
+FAULTS = (ValueError, UnassignedOperation, MissingLibrary, ClientDisconnect, *FULL)
 MOST = 200_000  # bytes of a request
 ENDED = "the program has ended; start it again"
 THREADS = 16  # answers at once, also for readers who have left
@@ -178,10 +180,15 @@ class Server(uvicorn.Server):
 
 
 def _refused(request: Request, error: Exception) -> Response:
-    said = of_page(str(error))
+    said = _said(error)
     if request.method == "POST":  # by the page's own program
         return JSONResponse({"error": said}, status_code=400)
     return PlainTextResponse(f"{said}\n", status_code=400)
+
+
+def _said(error: Exception) -> str:
+    full = "the memory is full; close other programs, or write a shorter text"
+    return full if isinstance(error, FULL) else of_page(str(error))
 
 
 async def _events(start: Start, work_of: Callable[[work.Tell], None]) -> AsyncIterator[str]:
@@ -198,7 +205,7 @@ async def _events(start: Start, work_of: Callable[[work.Tell], None]) -> AsyncIt
         try:
             work_of(tell)
         except (*FAULTS, LeftError) as error:
-            return {"error": of_page(str(error))}
+            return {"error": _said(error)}
         return {"end": True}
 
     line = lambda event: f"data: {json.dumps(event)}\n\n"

@@ -148,10 +148,12 @@ def _row(loaded: Classifier, name: str, found: Explained) -> dict[str, Any]:
 def probabilities(loaded: Classifier, asked: Asked, labels: int | list[int]) -> list[float]:
     """Returns the probability of each explained label; of an answer, of both its ends.
 
-    A model with one output gives none, and one of several labels at once a probability for each.
+    A model with one output, or with numbers as outputs, gives none.  A model of several labels at
+    once gives a probability for each.
     """
     config, several = loaded.model.config, "multi_label_classification"
-    if loaded.explains == "class" and config.num_labels == 1:
+    one = config.num_labels == 1 or config.problem_type == "regression"
+    if loaded.explains in ("class", "tag") and one:
         return []
     inputs, given = _inputs(loaded, asked)
     out = loaded.model(**inputs)
@@ -227,7 +229,7 @@ def python(loaded: Classifier, asked: Asked) -> str:
     found = explained(loaded, asked, asked.methods[0])
     place = str(EMBEDDED.get(loaded.name, loaded.name))
     kind = HEADS[facts_of(loaded.model).head][1].__name__
-    at = "" if asked.column is None else f", at={asked.column}"
+    at = "" if asked.column is None else f", at={int(asked.column)}"
     logit = lambda label: f"targets.logit({label}{at})"
     labels = found.attribution.target[0].tolist()
     labels = labels if isinstance(labels, list) else [labels]

@@ -149,7 +149,7 @@ def test_every_statement_has_a_proof(classifier):
     [
         (
             "tags",
-            {"column": "2", "target": "dull", "contrast": "1"},
+            {"column": "02", "target": "dull", "contrast": "1"},
             logit(0, at=2) - logit(1, at=2),
         ),
         ("masked", {"text": "a [MASK] film", "target": "fine"}, logit("fine")),
@@ -180,6 +180,7 @@ def test_every_head_is_explained(head, ask, target, heads):
     [
         ({"problem_type": "multi_label_classification"}, lambda row: [row.sigmoid()[0].item()]),
         ({"problem_type": "single_label_classification"}, lambda row: [row.softmax(0)[0].item()]),
+        ({"problem_type": "regression"}, lambda _row: []),
         ({"id2label": {0: "stars"}}, lambda _row: []),
     ],
 )

@@ -1,8 +1,11 @@
 """Guards of ``lrp-axioms serve``: requests from elsewhere, faults of a question, the port."""
 
-import pytest
+import json
 
-from benchmarks.app import command
+import pytest
+import torch
+
+from benchmarks.app import command, work
 from tests.support.served import TOKEN, question
 
 BAD = {
@@ -64,6 +67,18 @@ def test_a_fault_of_a_page_is_text(classifier):
         status, body, answered = classifier.ask(path, **{"x-token": TOKEN})
         assert (status, said in body) == (400, True)
         assert answered["content-type"].startswith("text/plain")
+
+
+@pytest.mark.parametrize("error", [MemoryError("1 GiB"), torch.OutOfMemoryError("CUDA")])
+def test_a_full_memory_is_one_message(classifier, monkeypatch, error):
+    def fail(*_args, **_options):
+        raise error
+
+    monkeypatch.setattr(work, "explain_text", fail)
+    said = "the memory is full; close other programs, or write a shorter text"
+    assert classifier.events(question("attnlrp"))[-1] == {"error": said}
+    status, body, _ = classifier.post("/python", question("attnlrp"))
+    assert (status, json.loads(body)) == (400, {"error": said})
 
 
 def test_a_port_that_is_taken_is_one_error(run):

@@ -8,11 +8,15 @@ import sys
 import threading
 import time
 import urllib.request
+from concurrent.futures import ThreadPoolExecutor
+from contextlib import contextmanager
 from pathlib import Path
 
 import pytest
 
-from benchmarks.app import server, work
+from axioms.evidence import prove
+from axioms.pages import show
+from benchmarks.app import proofs, server, work
 from tests.support.served import TOKEN, Served
 
 ROOT = Path(__file__).parents[2]
@@ -83,16 +87,40 @@ def test_readers_who_wait_are_told_that_the_program_ends(served):
     } == (dict.fromkeys(("/explain", "/python", "/file/html"), True))
 
 
+def test_proofs_that_are_asked_for_at_once_are_decided_in_turn(monkeypatch):
+    """pytest changes the streams, modules and environment of the whole process."""
+    at_work, most, plain = [], [], prove._isolated_pytest
+
+    @contextmanager
+    def counted(paths):
+        at_work.append(paths)
+        most.append(len(at_work))
+        time.sleep(0.1)
+        with plain(paths):
+            yield
+        at_work.pop()
+
+    monkeypatch.setattr(prove, "_isolated_pytest", counted)
+    with ThreadPoolExecutor() as threads:
+        found = list(threads.map(proofs.text, ["25", "1"], ["attnlrp"] * 2))
+    assert found == [show.text(show.page(name)) for name in ("25", "1")]
+    assert max(most) == 1
+
+
 HALF = b"POST /explain HTTP/1.1\r\nHost: %s\r\nx-token: %s\r\nContent-Length: 99\r\n\r\n{"
 
 
-@pytest.mark.parametrize("paths", [[], ["/statements", "/file/png", "/explain"]])
-def test_an_interrupt_ends_the_program_while_methods_run(paths):
-    call = [sys.executable, "-m", "lrp_axioms", "serve", "embedded", "--port", "0", "--json"]
+@pytest.mark.parametrize(
+    ("said", "paths"), [("--quiet", []), ("--json", ["/statements", "/file/png", "/explain"])]
+)
+def test_an_interrupt_ends_the_program_while_methods_run(said, paths):
+    """Whatever else is said, the program says its address."""
+    call = [sys.executable, "-m", "lrp_axioms", "serve", "embedded", "--port", "0", said]
     pipes = {"stdout": subprocess.PIPE, "stderr": subprocess.PIPE}
     with subprocess.Popen(call, **pipes, cwd=ROOT, text=True) as program:
         try:
-            address = json.loads(program.stdout.readline())["address"]
+            line = program.stdout.readline()
+            address = json.loads(line)["address"] if said == "--json" else line.strip()
             with urllib.request.urlopen(address, timeout=60) as answered:
                 assert b"which words speak" in answered.read()
             host, token = address.removeprefix("http://").split("/?token=")

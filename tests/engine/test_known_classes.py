@@ -117,3 +117,14 @@ def test_a_subclass_is_not_what_it_is_made_from():
 def test_xlm_is_what_its_config_says(task, head):
     """One class is in both tables of Transformers."""
     assert facts_of(build("xlm", task)).head == head
+
+
+def test_padding_on_the_left_is_warned_of_where_the_users_own_pooler_reads_other_tokens():
+    model, inputs = cases.family("bert")
+    inputs = {key: x.flip(1) for key, x in inputs.items()}
+    with pytest.raises(ValueError, match="first token masked out"):
+        attribute(model, inputs)
+    model.bert.pooler.forward = lambda hidden: hidden[:, -1]
+    with pytest.warns(UserWarning, match=r"first token masked out.*without changes does so"):
+        a = attribute(model, inputs, target=1)
+    close(a.logit, model(**inputs).logits[:, 1].detach(), tolerance=SINGLE)

@@ -4,6 +4,7 @@ import importlib
 import os
 import re
 import shlex
+import socket
 import subprocess
 import sys
 import tomllib
@@ -222,6 +223,16 @@ def test_what_needs_more_names_the_line_that_installs_it(installed, folder, comm
     (said,) = [line for line in done.stderr.splitlines() if not line.startswith("note: ")]
     install = 'pip install "lrp-axioms[paper]"'
     assert said == f"error: {LACKS[command]}, not installed here; run {install}"
+
+
+def test_with_its_extra_the_page_is_served(installed, folder):
+    """A server that is told to take a port in use has loaded all that it serves."""
+    with socket.socket() as taken:
+        taken.bind(("127.0.0.1", 0))
+        taken.listen()
+        port = taken.getsockname()[1]
+        done = run(installed, folder, f"serve embedded --port {port}", "app")
+    assert (done.returncode, f"--port {port}: " in done.stderr) == (2, True), done.stderr
 
 
 PAPER = {
