@@ -12,10 +12,11 @@ import torch
 from lrp_axioms import attribute
 from lrp_axioms.benchmarks.experiments import text
 from lrp_axioms.benchmarks.experiments.record import Request
-from lrp_axioms.benchmarks.running.timing import alternate, one_thread, random_text
+from lrp_axioms.benchmarks.running.timing import alternate, one_thread
 from lrp_axioms.numeric.methods.catalogue import METHODS, ONE_PASS
 from lrp_axioms.numeric.methods.memory_budget import bytes_kept
 from lrp_axioms.numeric.models.facts import facts_of
+from lrp_axioms.numeric.models.inputs import prepare
 
 TIMED = 1024  # tokens of the batch that is timed
 UNIT = 1 if sys.platform == "darwin" else 1024  # bytes of a unit of ``ru_maxrss``
@@ -28,20 +29,23 @@ def forecast(request: Request, rows, trials, processes: int) -> tuple[float, Cal
     Seconds are passes of rows times a pass at the length where most time is spent; processes wait
     for the last part of a row.  ``trials``: row -> passes, as by ``text.check``.
     """
-    model, data = request.classifier.model, text.read(request.classifier, request.data)
-    shards = text.shards(request.classifier, data)
+    classifier, model = request.classifier, request.classifier.model
+    data = text.read(classifier, request.data)
+    shards = text.shards(classifier, data)
     lengths = np.array([len(each["input_ids"]) for each in data.tokens])
     found = [lengths * _passes(row, trials, lengths, model, data.chunk) for row in rows]
     length = round(np.average(lengths, weights=sum(found)))
-    batch = random_text(model, batch=min(len(lengths), max(1, TIMED // length)), tokens=length)
-    one_pass = partial(torch.inference_mode()(model), **batch)
+    batch = lambda numbers: text.in_batch(classifier, data, numbers)[0]
+    shard = min(shards, key=lambda part: abs(lengths[part].mean() - length))
+    timed = shard[: max(1, TIMED // length)]
+    one_pass = partial(torch.inference_mode()(model), **prepare(model, batch(timed)).arguments())
     (seconds,) = alternate({"pass": one_pass}, repeats=1, device=model.device)["pass"]
     parts = [[tokens[shard].sum() for shard in shards] for tokens in found]
-    seconds *= sum(max(sum(x) / processes, *x) for x in parts) / batch["input_ids"].numel()
-    sizes = [(len(x), int(lengths[x].max())) for x in shards]
-    largest = {max(sizes, key=lambda part: part[0] * part[1] ** n) for n in (1, 2)}
+    seconds *= sum(max(sum(x) / processes, *x) for x in parts) / lengths[timed].sum()
+    largest = [max(shards, key=lambda x: len(x) * lengths[x[-1]] ** n) for n in (1, 2)]
     sent = sum(x.nbytes for x in model.parameters()) * 3 * (processes > 1)  # read beside the last
-    return seconds, lambda: max(_bytes(model, rows, *part, least=sent) for part in largest)
+    of_part = lambda part: _bytes(model, rows, len(part), batch(part[-1:]), least=sent)
+    return seconds, lambda: max(map(of_part, largest))
 
 
 def _passes(row, trials, tokens, model, chunk):
@@ -55,14 +59,14 @@ def _passes(row, trials, tokens, model, chunk):
     return trials[row.name] + curves + sum(np.minimum(tokens, most) for most in each)
 
 
-def _bytes(model, rows, texts, tokens, *, least):
+def _bytes(model, rows, texts, longest, *, least):
     """Adds the activations of methods with one pass to the most so far; a sweep is its first."""
     held = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss * UNIT  # with model and trials
     depth = facts_of(model).layers
     of = lambda row: [*row.composites(depth).values()][: 1 if row.sweep else None]
     methods = [v.method for row in rows for v in of(row)]
-    run = partial(attribute, model, random_text(model, batch=1, tokens=tokens))
+    run = partial(attribute, model, longest)
     wide = [m for m in methods if not isinstance(m, str) or METHODS[m].cost == ONE_PASS]
-    with warnings.catch_warnings(action="ignore"):  # words without meaning amplify
+    with warnings.catch_warnings(action="ignore"):  # the rows tell them
         kept = max([bytes_kept(model, partial(run, m)) for m in wide], default=0)
     return held + max(least, texts * kept)

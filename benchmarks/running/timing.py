@@ -6,6 +6,8 @@ from contextlib import contextmanager
 
 import torch
 
+from lrp_axioms.numeric.models.facts import facts_of
+
 
 @contextmanager
 def one_thread():
@@ -38,10 +40,16 @@ def plain_gradient(model, inputs, **options):
 
 
 def random_text(model, *, batch: int, tokens: int) -> dict[str, torch.Tensor]:
-    """Draws token ids without meaning: time depends on shapes alone."""
-    generator = torch.Generator().manual_seed(0)
-    ids = torch.randint(1, model.config.vocab_size, (batch, tokens), generator=generator)
-    ids = ids.to(model.device)
+    """Draws token ids without meaning: time depends on shapes alone.
+
+    A classifier with an encoder and a decoder reads the row of the one end of its text.
+    """
+    facts, generator = facts_of(model), torch.Generator().manual_seed(0)
+    ids = torch.randint(1, facts.words, (batch, tokens), generator=generator).to(model.device)
+    end = getattr(facts.text, "eos_token_id", None)
+    if facts.two and isinstance(end, int):
+        ids[ids == end] = facts.words - 1
+        ids[:, -1] = end
     return {"input_ids": ids, "attention_mask": torch.ones_like(ids)}
 
 

@@ -5,12 +5,16 @@ from dataclasses import replace
 
 import numpy as np
 import pytest
+import torch
 
 from benchmarks.experiments import forecast, rows, text
 from benchmarks.experiments.record import Request
+from benchmarks.running.timing import random_text
 from benchmarks.sources import data, models
 from numeric.evaluation import perturbation
 from numeric.methods import loo
+from tests.census.build import CLASSES, build
+from tests.census.measure import conditions
 
 
 @pytest.fixture
@@ -69,3 +73,10 @@ def test_a_long_run_is_announced_and_a_short_one_is_not(run, tmp_path):
     assert json.loads(out)["forecast"]["processes"] == 1
     _, _, err = run("reproduce", "theorems", "--forecast", "--output", tmp_path)
     assert "--forecast is about tables on texts" in err
+
+
+@pytest.mark.parametrize("name", ["bart", "t5", "gemma3", "gpt2"])
+def test_a_random_text_is_one_for_every_classifier(name):
+    with conditions(), torch.no_grad():
+        model = build(name, CLASSES)
+        assert model(**random_text(model, batch=1, tokens=7)).logits.shape[0] == 1

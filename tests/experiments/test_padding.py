@@ -6,7 +6,8 @@ import pytest
 import torch
 import transformers
 
-from benchmarks.experiments import text
+from benchmarks.experiments import forecast, rows, text
+from benchmarks.experiments.record import Request
 from benchmarks.sources import data, models
 from numeric import attribute, explain, propagation
 from numeric.methods import padding
@@ -75,6 +76,23 @@ def test_a_batch_gives_the_logits_of_each_text_alone(loaded, case, side):
         for row, n in enumerate(shard):
             alone = loaded.model(**text.in_batch(loaded, read, [n])[0]).logits[0]
             assert found[row].tolist() == pytest.approx(alone.tolist(), abs=1e-9)
+
+
+@pytest.mark.parametrize("case", CASES)
+def test_every_classifier_that_is_measured_is_forecast(loaded, case):
+    """Its texts are timed, as its rows batch them, because some models refuse other ones."""
+    name, sizes, further, _ = CASES[case]
+    request = Request(
+        classifier=replace(loaded, model=network(loaded, name, sizes, further)),
+        data=TEXTS,
+        output=None,
+    )
+    row = replace(
+        rows.load("table2-sst2-loo"), curves=False, variants={"GxI": {"method": "gradient-x-input"}}
+    )
+    seconds, size = forecast.forecast(request, [row], {row.name: 3.0}, 1)
+    assert seconds > 0
+    assert size() > sum(x.nbytes for x in request.classifier.model.parameters())
 
 
 def test_a_tokenizer_that_makes_no_mask_is_asked_for_one(loaded):
