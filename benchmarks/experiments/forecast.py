@@ -1,6 +1,5 @@
 """Forecasts time and memory of rows from one timed pass, their trials and the lengths of texts."""
 
-import resource
 import sys
 import warnings
 from collections.abc import Callable
@@ -59,9 +58,18 @@ def _passes(row, trials, tokens, model, chunk):
     return trials[row.name] + curves + sum(np.minimum(tokens, most) for most in each)
 
 
+def _most_so_far():
+    """Returns the most bytes that this process has held, or 0 on Windows, which does not say."""
+    try:
+        import resource
+    except ImportError:
+        return 0
+    return resource.getrusage(resource.RUSAGE_SELF).ru_maxrss * UNIT
+
+
 def _bytes(model, rows, texts, longest, *, least):
     """Adds the activations of methods with one pass to the most so far; a sweep is its first."""
-    held = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss * UNIT  # with model and trials
+    held = _most_so_far()  # with model and trials
     depth = facts_of(model).layers
     of = lambda row: [*row.composites(depth).values()][: 1 if row.sweep else None]
     methods = [v.method for row in rows for v in of(row)]

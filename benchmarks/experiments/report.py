@@ -25,14 +25,24 @@ log = logging.getLogger(__name__)
 BLOCKS = {"trim_blocks": True, "lstrip_blocks": True}
 TEMPLATES = Environment(autoescape=True, undefined=StrictUndefined, **BLOCKS)
 SOURCE = (Path(__file__).parents[1] / "assets" / "report.html.j2").read_text("utf-8")
+TITLE = re.search("<title>.*</title>", SOURCE)[0]
+PAGES = "report.html", "report.md"
 
 
 def load(folder: Path) -> list[Result]:
     """Reads all results in a folder and the folders in it, in the order of the paper.
 
     Results are files named after their table, such as table2-sst2.json; the log names
-    others.  Raises RunError for one that is broken.
+    others.  Raises RunError for one that is broken, and for a report that no run wrote, which the
+    next one would replace.
     """
+    page, _ = there = [folder / name for name in PAGES]
+    found = [str(path) for path in there if path.exists()]
+    if found and not (page.exists() and TITLE in page.read_text("utf-8", errors="replace")):
+        raise RunError(
+            f"no run wrote {', '.join(found)}, and the report would replace it; move it away, or "
+            "pass another folder"
+        )
     order = list(EXPERIMENTS)
     named = re.compile(rf"({'|'.join(order)})(-.*)?")
     results = []
@@ -58,10 +68,9 @@ def write(folder: Path) -> list[Path]:
     sections = [_section(result) for result in load(folder)]
     if not sections:
         raise RunError(f"{folder} holds no results; run `lrp-axioms reproduce` first")
-    found = {"report.html": render(sections), "report.md": markdown(sections)}
-    for name, content in found.items():
+    for name, content in zip(PAGES, (render(sections), markdown(sections)), strict=True):
         write_atomically(folder / name, printable(content).encode())
-    return [folder / name for name in found]
+    return [folder / name for name in PAGES]
 
 
 def _section(result):

@@ -98,10 +98,12 @@ def _compare(path, record):
     """Raises RunError if another record is at ``path``."""
     old, new = _flat(_record(path)), _flat(record)
     differ = [place for place in old | new if old.get(place) != new.get(place)]
-    if differ:
+    orders = [_short(str(_order_of_variants(flat))) for flat in (old, new)]
+    if differ or orders[0] != orders[1]:
         said = lambda flat, place: _short(flat.get(place, "nothing"))
         name = lambda place: _short(".".join(map(str, place)))
         lines = [f"{name(x)}: {said(old, x)} there, {said(new, x)} now" for x in differ[:LISTED]]
+        lines += [] if differ else ["order of variants: {} there, {} now".format(*orders)]
         lines += [f"and {len(differ) - LISTED} more"] * (len(differ) > LISTED)
         raise RunError(
             f"{path.parent} holds results of another configuration, which are not mixed:\n  "
@@ -137,6 +139,11 @@ def _flat(value, place=()):
     for key, each in inner.items():
         flat |= _flat(each, (*place, key))
     return flat
+
+
+def _order_of_variants(flat):
+    """Lists the variants as a record names them, which is the order of a text's lines."""
+    return [*dict.fromkeys(place[1] for place in flat if len(place) > 1 and place[0] == "variants")]
 
 
 def _short(text, most=200):

@@ -36,7 +36,8 @@ from lrp_axioms.benchmarks.running.folders import (
 )
 
 SIZE = 128 * 2**20  # bytes of a part
-SECONDS = 0.5  # between two manifests: a kill loses at most so much finished work
+SECONDS = 0.5  # between two manifests
+SHARE = 0.01  # of the time of a run; within it, a manifest is written for every block
 log = logging.getLogger(__name__)
 FIRST = attrgetter("first")
 
@@ -47,6 +48,7 @@ class Manifest:
     def __init__(self, folder: Path, digest: str):
         self.folder, self.digest = folder, digest
         self.written, self.unwritten = -math.inf, False
+        self.begun, self.spent = time.monotonic(), 0.0
         found = self._read()
         self.texts, self.provenance, self.files = found.texts, found.provenance, found.files
 
@@ -150,7 +152,7 @@ class Manifest:
                 continue
             digests.append(block.sha256)
             if block.first < entry.first or block.end > entry.end:
-                raise self._other(entry)
+                raise self._other(entry, behind=block.end)
             if block.end == entry.end:
                 if entry.sha256 != (_joined(digests) if entry.is_part else block.sha256):
                     raise self._other(entry)
@@ -159,7 +161,13 @@ class Manifest:
             raise self._other(entry)
         self.total = total
 
-    def _other(self, entry):
+    def _other(self, entry, *, behind=0):
+        """Makes the error for an entry of other texts; ``behind``: the end of a longer block."""
+        if behind > entry.end and entry is self.files[-1]:
+            return RunError(
+                f"{self.folder / entry.file} ends at text {entry.end}, and there are more texts "
+                "now; remove this file and run again: only its texts and later ones are explained"
+            )
         return RunError(
             f"{self.folder} holds results of other texts ({entry.first + 1} to {entry.end} are not "
             "those of now), which are not mixed; pass another --output, or remove that folder"
@@ -247,14 +255,18 @@ class Manifest:
     def write(self, *, at_least: float = 0) -> None:
         """Writes the file anew if it lacks finished blocks.
 
-        ``at_least``: seconds since the last writing; before, it waits for another call.
+        ``at_least``: seconds since the last writing; before, it waits for another call if all
+        writings have taken more than ``SHARE`` of the time.
         """
-        if not self.unwritten or time.monotonic() < self.written + at_least:
+        start = time.monotonic()
+        dear = self.spent > SHARE * (start - self.begun)
+        if not self.unwritten or (dear and start < self.written + at_least):
             return
         about = {"texts": self.texts, "provenance": self.provenance, "files": self.files}
         now = Content(record=self.digest, sha256="", **about)
         write_atomically(self.folder / MANIFEST, now.signed())
         self.written, self.unwritten = time.monotonic(), False
+        self.spent += self.written - start
 
 
 def _prefix(run):

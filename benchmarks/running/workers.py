@@ -129,6 +129,9 @@ def _shared_out(pool, most, function, items):
 
 @contextlib.contextmanager
 def _interrupts_held():
+    if not hasattr(signal, "pthread_sigmask"):  # Windows
+        yield
+        return
     before = signal.pthread_sigmask(signal.SIG_BLOCK, {signal.SIGINT})
     try:
         yield

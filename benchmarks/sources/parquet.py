@@ -23,7 +23,7 @@ def values(raw: IO[bytes], columns: Sequence[str]) -> Iterator[tuple[int, list]]
             is_number = pa.types.is_floating(inner) or pa.types.is_integer(inner)
             if pa.types.is_nested(inner) or (pa.types.is_nested(kind) and not is_number):
                 raise ValueError(f"column {name!r} is {kind}, which is no text; name another one")
-        _check_sizes(about)
+        _check_sizes(about, columns)
         # Holds a repeated text once, and reads one page after the other.
         single = {about.schema.column(n).path for n in range(about.num_columns)} & {*columns}
         options = {"read_dictionary": single, "buffer_size": 2**20}
@@ -37,13 +37,14 @@ def values(raw: IO[bytes], columns: Sequence[str]) -> Iterator[tuple[int, list]]
         raise EOFError(error) from error
 
 
-def _check_sizes(metadata):
-    """Raises ValueError for a column that is far larger unpacked than in the file."""
+def _check_sizes(metadata, columns):
+    """Raises ValueError for one of ``columns`` that is far larger unpacked than in the file."""
+    wanted = lambda path: any(f"{path}.".startswith(f"{name}.") for name in columns)
     for n in range(metadata.num_row_groups):
         group = metadata.row_group(n)
         for column in map(group.column, range(group.num_columns)):
             size, packed = column.total_uncompressed_size, column.total_compressed_size
-            if size > max(LARGE, PACKED * packed):
+            if wanted(column.path_in_schema) and size > max(LARGE, PACKED * packed):
                 raise ValueError(
                     f"column {column.path_in_schema!r} is packed from {size} bytes into {packed}; "
                     "write the texts as .jsonl"

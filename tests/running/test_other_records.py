@@ -55,6 +55,15 @@ def test_the_folder_of_another_record_is_refused_key_by_key(folder, name):
     assert every_file(folder) == before
 
 
+def test_a_run_with_its_methods_in_another_order_is_refused(tmp_path):
+    """The lines of a text are in the order of the methods."""
+    one, two = {"a": {"method": "loo"}}, {"b": {"method": "cp-lrp", "options": {"epsilon": 1}}}
+    measure(tmp_path, {"variants": one | two})
+    with pytest.raises(RunError, match=r"order of variants: \['a', 'b'\] there, \['b', 'a'\] now"):
+        measure(tmp_path, {"variants": two | one}, function=never)
+    measure(tmp_path, {"variants": one | two}, function=never)
+
+
 def test_the_record_is_compared_as_json_gives_it_back(folder):
     again = {"row": RECORD["row"], "weights": "abc"}
     measure(folder, again, function=never)

@@ -136,6 +136,32 @@ def test_texts_behind_the_end_are_added_to_a_complete_run(tmp_path, monkeypatch,
     assert table.equals(pa.concat_tables([pa.table(squares(each)) for each in more]))
 
 
+@pytest.mark.parametrize("size", [1, 2**30])
+def test_texts_inside_the_last_block_are_added_once_its_file_is_removed(
+    tmp_path, monkeypatch, size
+):
+    monkeypatch.setattr(manifest, "SIZE", size)
+    measure(tmp_path)
+    more, last = [*BLOCKS[:2], block(4, [4, 5])], files(tmp_path)[-1]["file"]
+    with pytest.raises(RunError, match=rf"{last} ends at text 5, and .* more .* remove this file"):
+        measure(tmp_path, blocks=more, function=never)
+    (tmp_path / last).unlink()
+    table = measure(tmp_path, blocks=more)
+    assert table.equals(pa.concat_tables([pa.table(squares(each)) for each in more]))
+
+
+def test_every_block_is_named_at_once_while_this_takes_little_time(tmp_path, monkeypatch):
+    monkeypatch.setattr(manifest, "SHARE", 1)
+    named = []
+
+    def measured(each):
+        named.append(len(files(tmp_path)) if named else 0)
+        return squares(each)
+
+    measure(tmp_path, function=measured)
+    assert named == [0, 1, 2]
+
+
 def test_a_folder_at_work_is_left_alone(folder):
     with folders.held(folder), pytest.raises(RunError, match="another run is at work in"):
         measure(folder)

@@ -14,7 +14,7 @@ import pytest
 
 from benchmarks.errors import UnavailableError
 from benchmarks.running import blocks
-from benchmarks.sources import faults, files, streams
+from benchmarks.sources import faults, files, parquet, streams
 
 TEXTS = [f"{n} films" for n in range(30)]
 
@@ -23,6 +23,14 @@ TEXTS = [f"{n} films" for n in range(30)]
 def silent(tmp_path, monkeypatch):
     monkeypatch.setattr(datasets.config, "HF_DATASETS_CACHE", tmp_path / "cache")
     datasets.disable_progress_bars()
+
+
+def test_a_packed_column_that_is_not_read_is_no_fault(tmp_path, monkeypatch):
+    monkeypatch.setattr(parquet, "LARGE", 2**20)
+    monkeypatch.setattr(parquet, "PACKED", 10)
+    path = tmp_path / "a.parquet"
+    pq.write_table(pa.table({"mask": ["a" * 2**23], "text": ["a fine film"]}), path)
+    assert [*streams.texts(str(path))] == ["a fine film"]
 
 
 def test_a_url_is_read_as_a_file_is():
