@@ -62,7 +62,9 @@ def budgeted_loo(
     if next_token:
         columns = torch.arange(tokens, device=words.device)
         last = torch.stack([each.row.amax(dim=1) for each in texts.readout.targets])
-        words = words & (columns <= last[:, :, None])
+        behind = columns > last[:, :, None]
+        if not guess[behind].any():  # BERT as a language model may see them
+            words = words & ~behind
     if budget is None:
         budget = FIRST if tolerance is None else tokens
     first = _read_token(found)

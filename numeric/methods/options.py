@@ -3,7 +3,7 @@
 import sys
 from collections.abc import Callable, Mapping
 from functools import partial
-from numbers import Real
+from numbers import Integral, Real
 from typing import Any
 
 from lrp_axioms.axioms.composites import Composite
@@ -54,7 +54,7 @@ def resolve(
             f"{known}{of}{did_you_mean(unknown, defaults)}"
         )
     used = {**defaults, **{key: _builtin(value) for key, value in options.items()}}
-    said = [_problem(key, value, defaults[key]) for key, value in options.items()]
+    said = [_problem(key, used[key], defaults[key]) for key in options]
     if problems := [x for x in said if x]:
         raise ValueError("\n".join(problems))
     kept = {key: value for key, value in used.items() if key not in TELLS}
@@ -73,8 +73,10 @@ def _problem(name: str, value: Any, default: Any) -> str | None:
 
 
 def _builtin(value: Any) -> Any:
-    """Converts real numbers of other types, such as Fraction, to float, which tensors take."""
-    return float(value) if isinstance(value, Real) and not isinstance(value, int) else value
+    """Converts numbers of other types, such as Fraction or NumPy's, which tensors do not take."""
+    if isinstance(value, Integral):
+        return value if isinstance(value, int) else int(value)
+    return float(value) if isinstance(value, Real) else value
 
 
 def _method(method: str | Composite) -> Method | None:

@@ -127,6 +127,17 @@ def test_a_name_is_its_composite_and_the_options_are_reported(tiny, batch):
     assert torch.equal(attribute(tiny, batch, ATTNLRP, epsilon=0.1).relevance, named.relevance)
 
 
+@pytest.mark.parametrize(("method", "option"), [
+    ("loo", "batch_size"), ("loo", "removal"), ("loo", "budget"), ("integrated-gradients", "steps"),
+    ("shapley", "seed"), ("mask-relevance", "midpoint"),
+])  # fmt: skip
+def test_a_whole_number_of_numpy_is_one(tiny, batch, method, option):
+    found, same = (attribute(tiny, batch, method, **{option: x}) for x in (np.int64(5), 5))
+    assert found.relevance.equal(same.relevance)
+    assert found.options == same.options
+    assert type(found.options[option]) is int
+
+
 def test_an_attribution_cannot_be_changed_and_compares_by_identity(tiny, batch):
     a, b = attribute(tiny, batch), attribute(tiny, batch)
     with pytest.raises(FrozenInstanceError):

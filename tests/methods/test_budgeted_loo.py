@@ -4,6 +4,7 @@ from itertools import pairwise
 
 import pytest
 import torch
+from transformers import BertLMHeadModel
 
 from numeric import attribute
 from numeric.attribution import attribute_each
@@ -221,3 +222,13 @@ def test_each_of_several_targets_has_the_error_of_its_own_row():
         close(each.details["error"], want)
     close_enough = attribute_each(model, inputs, "budgeted-loo", targets=targets[:1], tolerance=0)
     assert close_enough[0].details["by_token"].sum() == 4
+
+
+def test_a_language_model_that_sees_later_tokens_has_them_left_out():
+    """``is_decoder`` of BERT is False by default."""
+    model, inputs, target = cases.perturbed(BertLMHeadModel), cases.tiny_batch(), logit(3, at=2)
+    loo = attribute(model, inputs, "loo", target)
+    found = attribute(model, inputs, "budgeted-loo", target, budget=inputs["input_ids"].shape[1])
+    assert loo.relevance[:, 3:].abs().max() > 0.001
+    close(found.relevance, loo.relevance)
+    assert (found.details["by_token"] == inputs["attention_mask"]).all()

@@ -206,8 +206,6 @@ def test_a_file_that_is_refused_is_named_with_its_lines_and_the_next_step(name, 
 
 
 LONG = b"a" * 2**22
-
-
 ENDLESS = {
     "a line.txt": (LONG, "line 1 has more than 65536 bytes"),
     "a line.jsonl": (b'{"text": "' + LONG, "line 1 has more than"),
