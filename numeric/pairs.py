@@ -3,6 +3,7 @@
 import reprlib
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
+from functools import partial
 from typing import Any
 
 import torch
@@ -15,6 +16,8 @@ from lrp_axioms.numeric.methods import meetings, pair_losses
 from lrp_axioms.numeric.methods.loo import first_seen_tokens, losses
 from lrp_axioms.numeric.methods.memory_budget import AUTO, check_batch_size
 from lrp_axioms.numeric.methods.pair_losses import Parts, estimated
+from lrp_axioms.numeric.methods.windows import blind_copies
+from lrp_axioms.numeric.models.batches import Batch
 from lrp_axioms.numeric.models.checks import open_object, own_failures
 from lrp_axioms.numeric.models.inputs import prepare
 from lrp_axioms.numeric.models.texts import check_order
@@ -78,7 +81,8 @@ def interactions(
             each = torch.arange(len(names), device=batch.device)
             masks = torch.tensor(numbers, device=batch.device) == each[:, None]
             logit = texts.logits[0]
-            parts = Parts(masks, first_seen_tokens(batch, texts.readout)[0], texts.without)
+            blind = partial(_is_blind, model, batch, texts.readout)
+            parts = Parts(masks, first_seen_tokens(batch, texts.readout)[0], texts.without, blind)
             _check_seen(parts)
             estimate, most = None, None
             if pairs == "estimated":
@@ -129,6 +133,14 @@ def _own_advice() -> Iterator[None]:
     except ValueError as error:
         said = str(error).replace(meetings.INSTEAD, 'pass pairs="exact"')
         raise ValueError(said.replace(BY_TOKEN, "pass a model that reads the mask")) from error
+
+
+def _is_blind(
+    model: PreTrainedModel, batch: Batch, readout: Readout, example: Tensor, hidden: Tensor
+) -> Tensor:
+    keep = (batch.present == 1)[example] & ~hidden
+    found = blind_copies(model, batch, example, keep, readout).values()
+    return torch.stack([torch.zeros_like(hidden[:, 0]), *found]).any(dim=0)
 
 
 def _check_seen(parts: Parts) -> None:

@@ -26,18 +26,19 @@ class Parts:
 
     masks: (part, token) bool   needed: (token,) bool, the tokens that the read rows see
     without: (copy,) examples and (copy, token) to leave out -> (copy, target), the loss in logits
+    blind: the same -> (copy,), whether a read row then sees nothing in a window
     """
 
     masks: Tensor
     needed: Tensor
     without: Callable[[Tensor, Tensor], Tensor]
+    blind: Callable[[Tensor, Tensor], Tensor]
 
     def lost(self, sets: Tensor) -> Tensor:
         """Returns the logits that ``sets`` of parts, (set, part) bool, take away, if finite."""
         found = []
         for some in sets.split(PLANNED):
-            example = torch.zeros(len(some), dtype=torch.int64, device=some.device)
-            found.append(self.without(example, self._tokens(some))[:, 0])
+            found.append(self.without(*self._copies(some))[:, 0])
         if not (lost := torch.cat(found)).isfinite().all():
             raise ValueError(
                 "without some parts the model has no finite logits; check the weights, or load the "
@@ -47,10 +48,12 @@ class Parts:
 
     def hide_all(self, sets: Tensor) -> Tensor:
         """Marks the sets, (set,), without which a read row has nothing left to attend to."""
-        return (self._tokens(sets) | ~self.needed).all(dim=1)
+        example, hidden = self._copies(sets)
+        return (hidden | ~self.needed).all(dim=1) | self.blind(example, hidden)
 
-    def _tokens(self, sets: Tensor) -> Tensor:
-        return (sets.to(torch.float32) @ self.masks.to(torch.float32)) > 0
+    def _copies(self, sets: Tensor) -> tuple[Tensor, Tensor]:
+        hidden = (sets.to(torch.float32) @ self.masks.to(torch.float32)) > 0
+        return torch.zeros(len(sets), dtype=torch.int64, device=sets.device), hidden
 
 
 def exact(parts: Parts, alone: Tensor, pairs: Tensor) -> Tensor:

@@ -10,13 +10,13 @@ from transformers import PreTrainedModel
 
 from lrp_axioms.numeric.methods.loo import losses
 from lrp_axioms.numeric.methods.memory_budget import AUTO
+from lrp_axioms.numeric.methods.windows import looks_back, windows
 from lrp_axioms.numeric.models.batches import Batch
 from lrp_axioms.numeric.models.heads import CLASSES
 from lrp_axioms.numeric.targets.readout import Found, Readout
 
 MOST = 2**16  # forward passes per text
 PER_PLAYER = 4  # forward passes; fewer tell little about errors
-WINDOWS = ("sliding_window", "attention_chunk_size")
 
 
 def shapley(
@@ -91,16 +91,13 @@ def _check(batch: Batch, samples: object, seed: object, fixed: Tensor | None) ->
 
 def _check_windows(model: PreTrainedModel, batch: Batch) -> None:
     """Refuses rows behind a window; an encoder reads classes from its first or visible tokens."""
-    text, tokens = batch.facts.text, batch.present.shape[1]
-    windowed = {*(getattr(text, "layer_types", None) or WINDOWS)} != {"full_attention"}
-    local = "local" in (getattr(text, "attention_layers", None) or ())  # of GPT-Neo
-    causal = local or any(getattr(x, "is_causal", False) for x in model.modules())
-    names = (*WINDOWS, "window_size") if local else WINDOWS
-    for name in names if windowed and (causal or batch.facts.head != CLASSES) else ():
-        if 0 < (getattr(text, name, None) or 0) < tokens:
+    tokens, sizes = batch.present.shape[1], windows(batch.facts)
+    far = batch.facts.head != CLASSES or (sizes and looks_back(model, batch.facts))
+    for name, size in sizes.items() if far else ():
+        if size < tokens:
             raise ValueError(
-                f"{name}={getattr(text, name)}: rows of {tokens} tokens may have nothing left to "
-                "attend to; shorten the texts, or pass method='loo'"
+                f"{name}={size}: rows of {tokens} tokens may have nothing left to attend to; "
+                "shorten the texts, or pass method='loo'"
             )
 
 
