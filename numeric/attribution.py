@@ -99,6 +99,7 @@ def attribute_each(
     Rules, gradients and rollout take one forward pass in all, Leave-One-Out and Integrated
     Gradients as many as for one target; every target then has a backward pass of its own.  For
     a sum of targets, ``attribute`` gives the sum of their relevance for the price of one.
+    With a budget, all targets share the choice of tokens that are left out.
     Arguments and errors are documented in ``attribute``; ValueError for no targets.
     """
     if not len(targets):

@@ -28,7 +28,8 @@ def by_groups(
     needed: (batch, token), never left out all at once, by default all that is present
     A text of no more tokens than the budget loses each token in turn.  Any other text loses each
     group as a whole, and then single tokens until the budget is spent: groups with the largest loss
-    in size come first, and their tokens come in order.  In a list, the next level that divides a
+    in size come first, and their tokens come in order.  Of several targets, the loss of each is
+    divided by its largest one of the first round.  In a list, the next level that divides a
     group opens it, and its parts are groups like all others.  A text that is one group of the first
     level, such as one document, begins at the next.  A token that is not left out by itself gets an
     equal share of the loss of its smallest group that was left out.
@@ -55,17 +56,28 @@ def by_groups(
     few = present.sum(dim=1, keepdim=True) <= budget
     example, part = _parts(torch.where(few, alone, coarse), present)
     rounds: list[Round] = []
+    scale: Tensor | None = None
     closed: list[tuple[float, int, Tensor]] = []
     passes = example.new_zeros(len(present))
     while not rounds or len(example):  # a text of no tokens has one round of no parts
         lost = without(example, part)
         rounds.append((example, part, lost))
+        if scale is None:
+            scale = _largest(lost, example, len(present))
         passes += example.bincount(minlength=len(present))
-        sizes = zip(lost.abs().amax(dim=1).tolist(), example.tolist(), part, strict=True)
+        size = (lost.abs() / scale[example]).amax(dim=1)
+        sizes = zip(size.tolist(), example.tolist(), part, strict=True)
         closed += [x for x in sizes if x[2].sum() > 1]
         example, part = _open(closed, [*levels, alone], (budget - passes).tolist())
     relevance, by_token = _share_out(rounds, present)
     return relevance, {"by_token": by_token, "passes": passes}
+
+
+def _largest(lost: Tensor, example: Tensor, texts: int) -> Tensor:
+    """Returns the largest loss by size of every text and target, (text, target), or 1 for 0."""
+    found = lost.new_zeros(texts, lost.shape[1])
+    found.scatter_reduce_(0, example[:, None].expand_as(lost), lost.abs(), "amax")
+    return found.where(found > 0, 1)
 
 
 def _open(

@@ -34,7 +34,8 @@ def budgeted_loo(
     The token whose row is read is left out first, if there is only one such row: R_i does not
     contain the change that its mask makes in its own row.  Then come tokens with the largest flow,
     the sum of absolute mask relevance over layers and heads; where much of it cancels, a first
-    order says least.  A budget of all tokens gives Leave-One-Out by the attention mask.
+    order says least.  Of several targets, each has its flow divided by its sum.  A budget of all
+    tokens gives Leave-One-Out by the attention mask.
     ``details`` hold "by_token" (batch, token), 1 where a token was left out, "passes"
     (batch,), and "error" (batch, token), in logits: the flow of the token, times ``SURE``, times
     the ratio of |LOO - R| to the flow of the tokens that were left out, in root mean squares.  It
@@ -121,7 +122,8 @@ def by_rounds(
     without: (copy,) examples and (copy, token) to leave out -> (copy, target), the loss
     words, guess, flow: (target, batch, token)   first: (batch, token), left out before all others
     """
-    order = flow.amax(dim=0).masked_fill(first, torch.inf)
+    shares = flow / flow.sum(dim=2, keepdim=True).clamp(min=torch.finfo(flow.dtype).tiny)
+    order = shares.amax(dim=0).masked_fill(first, torch.inf)
     relevance, exact = guess.clone(), torch.zeros_like(words[0])
     while True:
         error = _errors(relevance - guess, flow, exact, words, next_token=next_token)

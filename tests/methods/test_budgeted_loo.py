@@ -232,3 +232,18 @@ def test_a_language_model_that_sees_later_tokens_has_them_left_out():
     assert loo.relevance[:, 3:].abs().max() > 0.001
     close(found.relevance, loo.relevance)
     assert (found.details["by_token"] == inputs["attention_mask"]).all()
+
+
+@pytest.mark.parametrize(
+    ("method", "options"), [("loo", {"budget": 7, "groups": 2}), ("budgeted-loo", {"budget": 3})]
+)
+def test_the_size_of_a_target_changes_nothing_about_another(method, options):
+    model, inputs = cases.family("bert")[0], cases.six_texts("bert")
+
+    def found(factor):
+        targets = [logit(0), factor * logit(1)]
+        return attribute_each(model, inputs, method, targets=targets, **options)
+
+    one, far = found(0.001), found(1000)
+    close(one[0].relevance, far[0].relevance, tolerance=1e-6)
+    assert torch.equal(one[0].details["by_token"], far[1].details["by_token"])
