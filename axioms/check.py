@@ -174,25 +174,25 @@ def check(folder):
         paths = [*Path(folder).iterdir()]
         odd = [p.name for p in paths if p.is_symlink() or p.stat().st_size > BYTES]
         index = read(Path(folder, "index.json"))
-        left = "; ".join(f"{label}, since {why}" for label, why in index["not certified"].items())
+        left = "".join(f"{label}, since {why}; " for label, why in index["not certified"].items())
         listed = sorted(["index.json", *(f"{e['label']}.json" for e in index["statements"])])
         whole = sorted(p.name for p in paths) == listed and 1 < len(listed) <= FILES and not odd
         need(whole, f"it does not list every file once, or {odd} are links or too large")
     except Exception as error:
         return [f"index.json: {type(error).__name__}: {error}"], "no certificate is confirmed"
-    for entry in index["statements"]:
+    for e in index["statements"]:
         try:
-            certificate, Value.steps = read(Path(folder, f"{entry['label']}.json")), 0
+            certificate, Value.steps = read(Path(folder, f"{e['label']}.json")), 0
             for run in (runs := certificate.pop("runs")):
                 need(run["nonzero"] == decided(run), "`nonzero` is not the list of its formulas")
-            need(certificate == entry, f"the index has {entry}, and the certificate {certificate}")
-            kinds = {kind for run in runs for kind, *_ in run["decisions"]}
-            need(MAKES[entry["verdict"]] in kinds, f"{kinds} do not make it {entry['verdict']}")
-            found.update([entry["verdict"], "graphs" if all(r["graphs"] for r in runs) else ""])
+            need(certificate == e, f"the index has {e}, and the certificate {certificate}")
+            need(MAKES[e["verdict"]] in {x[0] for r in runs for x in r["decisions"]}, "undecided")
+            left += f"a part of {e['label']}; " * any(not run["decisions"] for run in runs)
+            found.update([e["verdict"], "graphs" * all(r["graphs"] for r in runs)])
         except Exception as error:
-            errors.append(f"{entry['label']}: {type(error).__name__}: {error}")
-    told = f"{found['proved']} proofs and {found['refuted']} refutations confirmed, of which "
-    return errors, told + f"{found['graphs']} rebuilt from graphs; not certified: {left or 'none'}"
+            errors.append(f"{e['label']}: {type(error).__name__}: {error}")
+    told = "{} proofs and {} refutations confirmed, of which {} from graphs; not certified: {}"
+    return errors, told.format(*(found[x] for x in (*MAKES, "graphs")), left[:-2] or "none")
 
 if __name__ == "__main__":
     wrong, said = check(sys.argv[1])  # a terminal obeys control characters

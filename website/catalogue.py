@@ -76,7 +76,8 @@ false, by an exact counterexample. Under each number you find what it means for 
 or makes an explanation, the statements, and the command that prints their proofs; with `--latex` it
 prints them for a paper. *Decided* says of a proof for how many inputs, keys or channels it was
 computed, why it holds for others if it claims to, and what is assumed of symbols beside that they
-are real numbers. "As epsilon -> 0" is the limit at almost all points.
+are real numbers. "As epsilon -> 0" is the limit at almost all points; a statement about a rule that
+names no epsilon is about this limit, too. No denominator is 0, such as 1 - A_i in a row of one key.
 [PROOFS.md](PROOFS.md) says how statements are decided.
 
 This page is made by `python -m website.catalogue`.

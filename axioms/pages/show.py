@@ -117,7 +117,8 @@ def notation_of(page: Page, forms: tuple[str, str] = FORMS) -> list[str]:
     if any(re.fullmatch(r"e\d+", str(x)) for x in assumed):
         found.append("e_i is the exponential of logit i, exp(z_i).")
     equations = "Equations are those of the paper When LRP Diverges from Leave-One-Out in "
-    equations += "Transformers; epsilon is their stabiliser, and s_j, where it occurs, a sign."
+    equations += "Transformers; epsilon is their stabiliser, and s_j, where it occurs, a sign. "
+    equations += "A statement without epsilon is about epsilon -> 0. No denominator is 0."
     files = dict.fromkeys(verdict.test.partition("::")[0] for verdict in page.verdicts)
     paths = [path for file in files if (path := statements.ROOT / file).is_file()]
     settings = [part for path in paths for part in statements.setting(path)]

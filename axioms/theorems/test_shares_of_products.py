@@ -34,8 +34,8 @@ from lrp_axioms.axioms.theorems.test_product_rules import LEFT, RIGHT, R, X, fou
 THEMES = {69: ["Products", "Implementation invariance"]}
 MEANINGS = {
     69: "A product rule that no bracket and no order changes shares powers by logarithms, and is "
-    "not defined for factors of 1. Where every input occurs once in each term, the merged split "
-    "is the only choice. Shares by degrees make it Integrated Gradients for more graphs.",
+    "not defined for a product of value 1. Where every input occurs at most once in each term, the "
+    "merged split is the only choice. Shares by degrees make it Integrated Gradients for more graphs.",
 }
 
 SHARE = named("S")

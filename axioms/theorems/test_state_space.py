@@ -32,8 +32,8 @@ from lrp_axioms.axioms.rules.propagate import explain
 THEMES = {72: ["Conservation"]}
 DERIVATIONS = {72: ["product", "state space step", "activation"]}
 MEANINGS = {
-    72: "MambaLRP holds what a state space model selects, and passes on all relevance as epsilon "
-    "-> 0, with no residual. It agrees with the matrix of attention that the recurrence amounts "
+    72: "MambaLRP holds the selected coefficients of a state space model, and without biases it "
+    "passes on all relevance as epsilon -> 0. It agrees with the matrix of attention that the recurrence amounts "
     "to. Halves at every product would discount tokens by their distance. A token that only "
     "selects gets nothing.",
 }

@@ -120,7 +120,8 @@ Notation
   R_x is the relevance that x receives, and R what arrives at an output, or R_j
   at output j. LOO is Leave-One-Out. R(1)_x is that of network (1). Equations
   are those of the paper When LRP Diverges from Leave-One-Out in Transformers;
-  epsilon is their stabiliser, and s_j, where it occurs, a sign.
+  epsilon is their stabiliser, and s_j, where it occurs, a sign. A statement
+  without epsilon is about epsilon -> 0. No denominator is 0.
 
 Counterexample to 90a
   [refuted] All bracketings give one relevance.
@@ -163,7 +164,8 @@ Notation
   R_x is the relevance that x receives, and R what arrives at an output, or R_j
   at output j. e_i is the exponential of logit i, exp(z_i). Equations are those
   of the paper When LRP Diverges from Leave-One-Out in Transformers; epsilon is
-  their stabiliser, and s_j, where it occurs, a sign.
+  their stabiliser, and s_j, where it occurs, a sign. A statement without epsilon is about
+  epsilon -> 0. No denominator is 0.
 
 Theorem 91a
   [proved] A sum of five loses what the stabiliser takes.
@@ -211,7 +213,8 @@ Notation
   Shapley is the Shapley value, absent inputs being zero. M is mask relevance.
   R(1)_x is that of network (1). e_i is the exponential of logit i, exp(z_i).
   Equations are those of the paper When LRP Diverges from Leave-One-Out in
-  Transformers; epsilon is their stabiliser, and s_j, where it occurs, a sign.
+  Transformers; epsilon is their stabiliser, and s_j, where it occurs, a sign. A
+  statement without epsilon is about epsilon -> 0. No denominator is 0.
 
 Counterexample to 92a
   [refuted] Of x y all effects are alike.
