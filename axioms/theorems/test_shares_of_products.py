@@ -35,7 +35,8 @@ THEMES = {69: ["Products", "Implementation invariance"]}
 MEANINGS = {
     69: "A product rule that no bracket and no order changes shares powers by logarithms, and is "
     "not defined for a product of value 1. Where every input occurs at most once in each term, the "
-    "merged split is the only choice. Shares by degrees make it Integrated Gradients for more graphs.",
+    "merged split is the only choice. Shares by degrees make it Integrated Gradients for more "
+    "graphs.",
 }
 
 SHARE = named("S")

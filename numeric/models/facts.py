@@ -166,9 +166,9 @@ def _padding_position(modules: Iterable[nn.Module]) -> int | None:
 
 
 def _counted(modules: Iterable[nn.Module]) -> str | None:
-    """Returns whether tables of absolute positions count "columns", padding or not, or the "mask".
+    """Names the thing that tables of absolute positions count: "columns", or tokens in the "mask".
 
-    Other tables, for which it is None, count from the id of padding.
+    Columns count with padding.  None for tables that count from the id of padding.
     """
     named = [(name, x) for module in modules for name, x in module._modules.items()]
     tables = [x for name, x in named if name in TABLES and x is not None]
