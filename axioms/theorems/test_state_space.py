@@ -34,8 +34,8 @@ DERIVATIONS = {72: ["product", "state space step", "activation"]}
 MEANINGS = {
     72: "MambaLRP holds the selected coefficients of a state space model, and without biases it "
     "passes on all relevance as epsilon -> 0. It agrees with the matrix of attention that the "
-    "recurrence amounts to. Halves at every product would discount tokens by their distance. A token that only "
-    "selects gets nothing.",
+    "recurrence amounts to. Halves at every product would discount tokens by their distance. A "
+    "token that only selects gets nothing.",
 }
 
 TOKENS, STATES = 3, 2
