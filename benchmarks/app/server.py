@@ -12,7 +12,6 @@ from functools import partial
 from pathlib import Path
 from typing import Any
 
-import torch
 import uvicorn
 from jinja2 import Environment
 from starlette.applications import Starlette
@@ -35,11 +34,11 @@ from lrp_axioms.benchmarks.app.asked import Asked
 from lrp_axioms.benchmarks.commands.advice import of_page
 from lrp_axioms.benchmarks.sources.models import Classifier
 from lrp_axioms.numeric.auditing.page import page as page_of_audit
+from lrp_axioms.numeric.methods.amplification import FULL
 from lrp_axioms.numeric.results import render
 
 SOURCE = Path(__file__).with_name("page.html").read_text("utf-8")
 # Faults that a reader can mend, and a body that is cut off, whose answer nobody reads.
-FULL = (MemoryError, torch.OutOfMemoryError)
 FAULTS = (ValueError, UnassignedOperation, MissingLibrary, ClientDisconnect, *FULL)
 MOST = 200_000  # bytes of a request
 ENDED = "the program has ended; start it again"

@@ -41,10 +41,11 @@ def forecast(request: Request, rows, trials, processes: int) -> tuple[float, Cal
     (seconds,) = alternate({"pass": one_pass}, repeats=1, device=model.device)["pass"]
     parts = [[tokens[shard].sum() for shard in shards] for tokens in found]
     seconds *= sum(max(sum(x) / processes, *x) for x in parts) / lengths[timed].sum()
-    largest = [max(shards, key=lambda x: len(x) * lengths[x[-1]] ** n) for n in (1, 2)]
+    sizes = [(len(x), int(lengths[x[-1]]), x[-1]) for x in shards]  # each ends with its longest
+    largest = {max(sizes, key=lambda part: part[0] * part[1] ** n) for n in (1, 2)}
     sent = sum(x.nbytes for x in model.parameters()) * 3 * (processes > 1)  # read beside the last
-    of_part = lambda part: _bytes(model, rows, len(part), batch(part[-1:]), least=sent)
-    return seconds, lambda: max(map(of_part, largest))
+    of_part = lambda count, _, last: _bytes(model, rows, count, batch([last]), least=sent)
+    return seconds, lambda: max(of_part(*part) for part in largest)
 
 
 def _passes(row, trials, tokens, model, chunk):

@@ -36,11 +36,12 @@ def load(folder: Path) -> list[Result]:
     others.  Raises RunError for one that is broken, and for a report that no run wrote, which the
     next one would replace.
     """
-    page, _ = there = [folder / name for name in PAGES]
-    found = [str(path) for path in there if path.exists()]
-    if found and not (page.exists() and TITLE in page.read_text("utf-8", errors="replace")):
+    begins = dict(zip(PAGES, (TITLE, "### "), strict=True))
+    there = [path for path in map(folder.joinpath, PAGES) if path.exists()]
+    text = lambda path: path.read_text("utf-8", errors="replace")
+    if others := [str(path) for path in there if begins[path.name] not in text(path)[:2000]]:
         raise RunError(
-            f"no run wrote {', '.join(found)}, and the report would replace it; move it away, or "
+            f"no run wrote {', '.join(others)}, and the report would replace it; move it away, or "
             "pass another folder"
         )
     order = list(EXPERIMENTS)

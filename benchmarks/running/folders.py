@@ -98,12 +98,16 @@ def _compare(path, record):
     """Raises RunError if another record is at ``path``."""
     old, new = _flat(_record(path)), _flat(record)
     differ = [place for place in old | new if old.get(place) != new.get(place)]
-    orders = [_short(str(_order_of_variants(flat))) for flat in (old, new)]
+    orders = [_order_of_variants(flat) for flat in (old, new)]
     if differ or orders[0] != orders[1]:
         said = lambda flat, place: _short(flat.get(place, "nothing"))
         name = lambda place: _short(".".join(map(str, place)))
         lines = [f"{name(x)}: {said(old, x)} there, {said(new, x)} now" for x in differ[:LISTED]]
-        lines += [] if differ else ["order of variants: {} there, {} now".format(*orders)]
+        lines += (
+            []
+            if differ
+            else ["order of variants: {} there, {} now".format(*map(_short, map(str, orders)))]
+        )
         lines += [f"and {len(differ) - LISTED} more"] * (len(differ) > LISTED)
         raise RunError(
             f"{path.parent} holds results of another configuration, which are not mixed:\n  "

@@ -42,7 +42,7 @@ def budgeted_loo(
     is an estimate and not a bound.  It is infinite if these tokens have no flow, such as the last
     token of a causal model.  Before a language model's next token, ``MEANS`` mean flows of the text
     are added to each flow: where a softmax is saturated, a token that matters has next to no flow.
-    Tokens behind the last row that a target reads are exact for it.
+    Tokens that a language model's last read row cannot see are exact for the target.
     With ``tolerance``, in logits, tokens are left out until no error of the text is larger or the
     budget is spent: ``FIRST`` of them at once, and in each later round at most as many as all
     before it.  ``budget=None`` then stands for all tokens, and without ``tolerance`` for ``FIRST``.

@@ -8,7 +8,7 @@ import torch
 from torch import Tensor
 from transformers import PreTrainedModel
 
-from lrp_axioms.numeric.methods import memory_budget
+from lrp_axioms.numeric.methods import memory_budget, windows
 from lrp_axioms.numeric.methods.budget import Groups, by_groups
 from lrp_axioms.numeric.methods.image_loo import without_patches
 from lrp_axioms.numeric.methods.masking import masked_logits
@@ -57,8 +57,8 @@ def leave_one_out(
     ``each(example, part, lost)`` is told the losses of every ``batch_size`` copies as they come:
     (copy,) rows of the batch, (copy, token) that are left out, and (copy, target) losses in logits.
     An error that it raises ends the call.  In a text with an image, ``each`` is told of words.
-    A hidden token leaves the positions of other tokens as they are, except in Bloom and in Falcon
-    with ALiBi, which count the tokens in view.
+    A hidden token leaves the positions of other tokens as they are, unless a model counts tokens in
+    view and takes no ``position_ids``, such as Bloom.
     Patches of an image give way to the mean patch (``image_loo``), ``patch`` pixels wide.  In a
     text with an image, placeholders of the image stay where they are, and have relevance 0.
     Nothing makes these differences add up to the logit; ``residual`` is the difference.
@@ -179,6 +179,8 @@ def losses(
 
     def without(example: Tensor, part: Tensor) -> Tensor:
         keep = present[example] & ~part
+        if removal == "attention-mask":
+            windows.check(model, batch, example, keep, readout)
         less = masked_logits(
             model, batch, example, keep, readout, kept=kept,
             batch_size=batch_size, removal=removal, memory=memory,

@@ -7,7 +7,7 @@ import torch
 from torch import Tensor
 from transformers import PreTrainedModel
 
-from lrp_axioms.numeric.methods import memory_budget, prefix, windows
+from lrp_axioms.numeric.methods import memory_budget, prefix
 from lrp_axioms.numeric.methods.removals import (
     check,
     check_effect,
@@ -77,8 +77,6 @@ def masked_logits(
     with torch.no_grad():
         kept = kept or whole(model, batch, readout)
         readout = readout.choose(kept.rows)
-    if removal == "attention-mask":
-        windows.check(model, batch, example, keep & (batch.present == 1)[example], readout)
     of_copies = batch, example, keep, removal
     limits: dict[str, Any] = {"batch_size": batch_size, "memory": memory, "device": keep.device}
     plan = PLANS[kept.reads](model, *of_copies)

@@ -6,7 +6,7 @@ from transformers import PreTrainedModel
 
 from lrp_axioms.numeric.models.batches import Batch, last_column
 from lrp_axioms.numeric.models.facts import ModelFacts
-from lrp_axioms.numeric.models.heads import CLASSES
+from lrp_axioms.numeric.models.heads import ANSWER, CLASSES
 from lrp_axioms.numeric.targets.readout import Readout
 
 CHUNK = "attention_chunk_size"
@@ -38,21 +38,22 @@ def blind_copies(
     that it reads counts as one that reads the last token, or the first if rows see later columns.
     """
     found: dict[str, Tensor] = {}
-    tokens, pools = keep.shape[1], getattr(batch.facts.text, "classifier_pooling", None) == "mean"
+    tokens, text = keep.shape[1], batch.facts.text
     sizes = {name: size for name, size in windows(batch.facts).items() if size < tokens}
-    if not sizes or batch.decoder_input_ids is not None or pools:
+    pools = readout.head == CLASSES and getattr(text, "classifier_pooling", None) == "mean"
+    if not sizes or batch.facts.two or pools:
         return found
     back = looks_back(model, batch.facts)
-    rows = _read_row(batch, back=back) if readout.head == CLASSES else readout.rows
-    rows = rows[example]
+    rows = _read_rows(batch, readout, back=back)[example]
+    side = 1 - bool(getattr(text, "use_bidirectional_attention", False))  # Gemma's is narrower
     before = torch.nn.functional.pad(keep.cumsum(dim=1), (1, 0))
     for name, size in sizes.items():
         if name == CHUNK:
             start = keep.to(torch.uint8).argmax(dim=1, keepdim=True)
             first = start + (rows - start).div(size, rounding_mode="floor") * size
         else:
-            first = rows + 1 - size if back else rows - size
-        end = (rows + 1 if back else rows + 1 + size).clamp(max=tokens)
+            first = rows + 1 - size if back else rows + 1 - size - side
+        end = (rows + 1 if back else rows + size + side).clamp(max=tokens)
         seen = before.gather(1, end) - before.gather(1, first.clamp(min=0))
         found[name] = (seen == 0).any(dim=1)
     return found
@@ -71,7 +72,12 @@ def check(
             )
 
 
-def _read_row(batch: Batch, *, back: bool) -> Tensor:
+def _read_rows(batch: Batch, readout: Readout, *, back: bool) -> Tensor:
+    """Returns the columns of the rows that are read: (batch, row)."""
+    if readout.head == ANSWER:
+        return torch.cat([each.label for each in readout.targets], dim=1)
+    if readout.head != CLASSES:
+        return readout.rows
     read = batch.read
     if read is None:
         present = batch.attention_mask == 1

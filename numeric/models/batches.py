@@ -136,8 +136,8 @@ class Batch:
 def kept_positions(model: PreTrainedModel, batch: Batch, where: Tensor) -> dict[str, Tensor]:
     """Returns positions of the whole texts ``where``, for copies whose mask hides tokens.
 
-    Models such as OPT count them by the mask, so that tokens behind a hidden one would move up.
-    Empty for other models.
+    OPT counts them by the mask, so that tokens behind a hidden one would move up.  Empty for models
+    that count otherwise, and for models that take no ``position_ids``.
     """
     if not batch.facts.counts_mask or "position_ids" not in signature(model.forward).parameters:
         return {}

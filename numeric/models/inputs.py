@@ -152,20 +152,15 @@ def _value_problems(model: PreTrainedModel, batch: Batch) -> Iterator[str]:
         yield f"empty text: no token in examples {empty}; leave them out of the batch"
     if not len(batch.ids):
         yield "empty batch: input_ids has no examples; pass at least one text"
-    unread = [*_unread_tokens(batch, empty)]
-    if unread and not is_stock(model):  # code of the user's may read other tokens
-        warn_caller("; ".join(unread) + f"; a {type(model).__name__} without changes does so")
-    else:
-        yield from unread
-
-
-def _unread_tokens(batch: Batch, empty: list[int]) -> Iterator[str]:
-    """Yields problems of the token that a stock classifier reads; ``empty`` rows have another."""
-    if batch.facts.reads == families.LAST and batch.ids.shape[1]:
+    if facts.reads == families.LAST and batch.ids.shape[1]:
         yield from _last_token_problems(batch, empty)
-    first = (batch.attention_mask[:, :1] != 1).nonzero()[:, 0].tolist()
-    headless = [row for row in first if row not in empty]
-    if headless and batch.facts.reads == families.FIRST:
+    headless = [row for row in range(len(absent)) if row not in empty and absent[row, 0]]
+    if headless and facts.reads == families.FIRST and not is_stock(model):
+        warn_caller(
+            f"first token masked out in examples {headless}, and a stock {type(model).__name__} "
+            "reads its logits there; pad on the right, unless your changes read another token"
+        )
+    elif headless and facts.reads == families.FIRST:
         yield (
             f"first token masked out in examples {headless}, although the model reads its logits "
             'there; pad on the right (tokenizer.padding_side = "right")'

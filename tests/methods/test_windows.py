@@ -9,13 +9,15 @@ from transformers import (
     Llama4TextConfig,
     MistralConfig,
     MistralForCausalLM,
+    MistralForQuestionAnswering,
     MistralForSequenceClassification,
     ModernBertConfig,
     ModernBertForSequenceClassification,
+    ModernBertForTokenClassification,
 )
 
-from numeric import attribute
-from numeric.targets import logit
+from numeric import attribute, evaluate
+from numeric.targets import answer, logit
 from tests.support.cases import close
 
 SIZES = {
@@ -72,6 +74,24 @@ def test_smaller_groups_have_the_losses_of_every_attention(name):
     found = [attribute(model, inputs(), "loo", budget=10, groups=3).relevance for model in models]
     close(found[0], found[-1])
     assert found[0].abs().max() > 0
+
+
+def test_a_tag_is_read_at_its_column_and_an_answer_at_its_ends():
+    config = MODELS["modernbert"][1].to_dict() | {"classifier_pooling": "mean"}
+    tags = ModernBertForTokenClassification(ModernBertConfig(**config)).eval()
+    with pytest.raises(ValueError, match="nothing is left in view of a row"):
+        attribute(tags, inputs(), "loo", logit(1, at=11), budget=8, groups=8)
+    attribute(tags, inputs(), "loo", logit(1, at=11), budget=10, groups=3)
+    torch.manual_seed(0)
+    answers = MistralForQuestionAnswering(MistralConfig(**MISTRAL)).eval()
+    attribute(answers, inputs(), "loo", answer(9, 12))
+    with pytest.raises(ValueError, match="nothing is left in view of a row"):
+        attribute(answers, inputs(), "loo", answer(9, 12), budget=8, groups=6)
+
+
+def test_a_curve_may_hide_all_but_a_few_tokens():
+    model, target = made("modernbert", "sdpa"), 1
+    evaluate(model, inputs(), {"x": torch.arange(24.0)[None]}, target=target, measures=["MoRF"])
 
 
 def test_a_token_that_begins_a_chunk_is_not_left_out_of_its_own_row():
