@@ -203,7 +203,12 @@ def run_method(
         with torch.autocast(batch.device.type, enabled=False):
             with own_failures(model, batch), readout.one_draw(model, batch):
                 of_targets = calls.call(run, model, batch, readout)
-                found = [_check_result(model, batch, name, used, x, tokens) for x in of_targets]
+                found = [
+                    replace(
+                        _check_result(model, batch, name, used, x, tokens), number=target.number
+                    )
+                    for x, target in zip(of_targets, readout.targets, strict=True)
+                ]
             for target, each in zip(readout.targets if composite else [], found, strict=False):
                 one: Readout = replace(readout, targets=[target])
                 options = {key: used[key] for key in WARNING_OPTIONS if key in used}

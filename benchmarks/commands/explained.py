@@ -145,9 +145,7 @@ def explain_text(
             why += f" {READ_AT[loaded.explains]} {words(at, at + 1)!r}"
     maps = layer_maps(a, tokens, shifted=shifted)
     explains = "target" if spanned else loaded.explains
-    compared = not spanned and loaded.explains != "answer" and a.target.ndim > 1
-    number = "logit difference" if compared else "logit"
-    section = section_of(a, 0, why=why, explains=explains, number=number, maps=maps)
+    section = section_of(a, 0, why=why, explains=explains, maps=maps)
     if cut:
         section = replace(section, caption=f"{section.caption} {cut.capitalize()}.")
     return Explained(text, replace(a, model=model), said, section, cut)

@@ -81,6 +81,7 @@ def of_tensors(
         details={},
         inside=parts,
         model=type(module).__name__,
+        number="number",
     )
 
 

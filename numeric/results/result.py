@@ -39,6 +39,7 @@ class Facts:
     details: list[str]
     inside: list[str]
     model: str = ""
+    number: str = "logit"
 
 
 @dataclass(frozen=True, eq=False, repr=False)  # tensors have no one truth value
@@ -47,14 +48,14 @@ class Attribution:
 
     relevance: (batch, token), 0 at padding
     target: (batch,) explained class, tag, token, or position; (batch, term) of a sum
-    logit: (batch,) its logit, or another explained number
+    logit: (batch,) the explained number
     residual: (batch,) logit minus the sum of relevance: absorbed or lost relevance
     details: further tensors of the method, such as the completeness gap of Integrated Gradients
-    inside: relevance at the outputs of the modules in ``at``, by path, in the order of their
-        returns: (batch, token), or (batch, token, channel)
+    inside: by path, in order of return, relevance at outputs of ``at``: (batch, token[, channel])
     tokens: where a tokenizer was given, the token in every column of each example, None at padding
     model: the name of its class, or another name for pages and pictures
     patches: (batch, position) of the images that came with a text, None for a text or image alone
+    number: its kind, such as "logit difference" or "log-probability"
     """
 
     relevance: Tensor
@@ -68,6 +69,7 @@ class Attribution:
     tokens: tuple[tuple[str | None, ...], ...] | None = None
     model: str = ""
     patches: Tensor | None = None
+    number: str = "logit"
 
     def __repr__(self) -> str:
         count, length = self.relevance.shape
@@ -75,7 +77,7 @@ class Attribution:
         more = ", ..." if count > SMALL else ""
         of_image = "" if self.patches is None else f" + {self.patches.shape[1]} patches"
         size = f"{count} x {length} tokens{of_image}"
-        return printable(f"Attribution({self.method}: {size}, logit [{first}{more}])")
+        return printable(f"Attribution({self.method}: {size}, {self.number} [{first}{more}])")
 
     def _repr_html_(self) -> str:
         samples = [(self.about(n), self.lines(n)) for n in range(len(self.relevance))[:SHOWN]]
@@ -87,7 +89,7 @@ class Attribution:
             return "shares of attention"
         label, y, rest = (x[sample].tolist() for x in (self.target, self.logit, self.residual))
         seen = "" if self.patches is None else f", image {self.patches[sample].sum():+z.4f}"
-        return f"target {label}: logit {y:+z.4f}{seen}, residual {rest:+z.4f}"
+        return f"target {label}: {self.number} {y:+z.4f}{seen}, residual {rest:+z.4f}"
 
     def lines(self, sample: int) -> list[tuple[int, str | None, float]]:
         """Lists position, token and relevance of one example; no padding if tokens are known."""
@@ -154,8 +156,7 @@ class Attribution:
     def save(self, path: str | Path) -> None:
         """Writes one file of safetensors, whose header holds the rest as JSON; no pickle.
 
-        Tensors come back on the CPU.  Raises TypeError for an option that is neither data nor a
-        tensor.
+        Tensors come back on the CPU.  Raises TypeError for an option that is no data and no tensor.
         """
         tensors: dict[str, Tensor] = {name: getattr(self, name) for name in TENSORS}
         tensors |= {} if self.patches is None else {"patches": self.patches}
@@ -163,8 +164,8 @@ class Attribution:
         named = {group: getattr(self, group) for group in GROUPS} | {"options": options}
         for group, found in named.items():
             tensors |= {f"{group}/{key}": x for key, x in found.items() if isinstance(x, Tensor)}
-        details, inside = [*self.details], [*self.inside]
-        facts = Facts(self.method, self.tokens, plain, details, inside, self.model)
+        more = [*self.details], [*self.inside], self.model, self.number
+        facts = Facts(self.method, self.tokens, plain, *more)
         stored.write(path, "attribution", tensors, vars(facts))
 
     @classmethod
@@ -180,8 +181,7 @@ class Attribution:
         shapes = {name: tuple(x.shape) for name, x in tensors.items()}
         shape = count, length = (*shapes.get("relevance", ()), 0, 0)[:2]
         floats = {"relevance": shape, "logit": (count,), "residual": (count,)}
-        if "patches" in tensors:
-            floats["patches"] = (count, tensors["patches"].shape[-1])
+        floats |= {"patches": (count, shapes["patches"][-1])} if "patches" in shapes else {}
         stored.check(tensors, floats, {"target", *others})
         if shapes["target"][:1] != (count,) or len(shapes["target"]) > 2:
             raise ValueError(f"target has the shape {shapes['target']} for {count} examples")
@@ -191,7 +191,8 @@ class Attribution:
         given |= {group: {key: tensors[f"{group}/{key}"] for key in keys[group]} for group in keys}
         given["options"] = facts.options | stored.join_options(given["options"])
         given["patches"] = tensors.get("patches")
-        return cls(**given, method=facts.method, tokens=facts.tokens, model=facts.model)
+        given |= {"method": facts.method, "model": facts.model, "number": facts.number}
+        return cls(**given, tokens=facts.tokens)
 
     def terminal(self, width: int = 80) -> Iterator[RenderableType]:
         """Yields every text for rich: its tokens coloured, and their numbers."""
@@ -234,18 +235,17 @@ def section(
     *,
     why: str = "",
     explains: str = "target",
-    number: str = "logit",
     maps: Sequence[LayerMap] = (),
 ) -> render.Section:
-    """Makes a section of one example; ``why``, ``explains`` and ``number`` are its words."""
+    """Makes a section of one example; ``why`` and ``explains`` are its words."""
     lines = a.lines(sample)
     tokens = readable([str(n) if token is None else token for n, token, _ in lines])
-    relevance = [value for *_, value in lines]
     why = f"why {why or f'target {a.target[sample].tolist()}'}?"
     if a.method == ROLLOUT:
         why = "where the model attends"
-    caption, legend = _caption(a, sample, number), legend_of(a, explains)
-    return render.Section(tokens, relevance, f"{a.method}: {why}", caption, legend, maps)
+    caption, legend = _caption(a, sample), legend_of(a, explains)
+    values = [value for *_, value in lines]
+    return render.Section(tokens, values, f"{a.method}: {why}", caption, legend, maps)
 
 
 def legend_of(a: Attribution, explains: str = "target") -> str:
@@ -255,12 +255,12 @@ def legend_of(a: Attribution, explains: str = "target") -> str:
     return render.legend("similarity" if "measure" in a.options else explains)
 
 
-def _caption(a: Attribution, sample: int, number: str) -> str:
-    """Writes the sum of one example's relevance, in words; ``number`` is the explained one."""
+def _caption(a: Attribution, sample: int) -> str:
+    """Writes the sum of one example's relevance, in words."""
     if a.method == ROLLOUT:
         return "Shares of attention, which are not logits: they sum to 1 whatever the model says."
     image = "" if a.patches is None else f" + the image {a.patches[sample].sum():+z.4f}"
-    number = a.options.get("measure", number)
+    number = a.options.get("measure", a.number)
     said = (
         f"{number.capitalize()} {a.logit[sample]:+z.4f} = relevance of the tokens "
         f"{a.relevance[sample].sum():+z.4f}{image} + residual {a.residual[sample]:+z.4f}."

@@ -46,6 +46,14 @@ class Chosen:
         """The labels, (batch,) if there is one each, else (batch, term)."""
         return self.label[:, 0] if self.label.shape[1] == 1 else self.label
 
+    @property
+    def number(self) -> str:
+        """The kind of the explained number, such as "logit" or "log-probability difference"."""
+        kind, weights = "logit" if self.log is None else "log-probability", self.weight.tolist()
+        if len(weights) == 1:
+            return kind if weights == [1] else f"{weights[0]:g} times the {kind}"
+        return f"{kind} {'difference' if min(weights) < 0 else 'sum'}"
+
     def read(self, rows: Rows, example: Tensor | None = None) -> Tensor:
         """Returns rows of logits at all terms, (copy, term, class), in float32 or wider."""
         found = wide(rows.logits[self._places(rows, example)])

@@ -7,8 +7,9 @@ import torch
 from tokenizers import Tokenizer, decoders, models, normalizers
 from transformers import PreTrainedTokenizerFast
 
-from numeric import explain
+from numeric import Attribution, explain
 from numeric.results.words import pieces, units
+from numeric.targets import log_probability, logit
 
 TEXTS = ["unbelievably slow, but heartwarming! we didn't mind.", "a fine film"]
 
@@ -78,3 +79,25 @@ def test_white_space_belongs_to_the_word_behind_it_however_long_it_is():
     assert units(["a", " ", " b"], "word") == [0, 1, 1]
     assert units(["!", "\n", "\n", "It", "  ", " is"], "word") == [0, 1, 1, 1, 2, 2]
     assert units(["a", " ", " "], "word") == [0, 0, 0]  # nothing is behind it
+
+
+NUMBERS = {
+    "logit": logit(1),
+    "logit difference": logit(1) - logit(0),
+    "logit sum": logit(1) + logit(0),
+    "3 times the logit": 3 * logit(1),
+    "log-probability": log_probability(1),
+    "log-probability difference": log_probability(1) - log_probability(0),
+}
+
+
+@pytest.mark.parametrize("number", NUMBERS)
+def test_every_form_names_the_explained_number(loaded, number, tmp_path):
+    a = explain(loaded.model, loaded.tokenizer, "not a bad film", target=NUMBERS[number])
+    a.save(tmp_path / "a")
+    for each in (a, Attribution.load(tmp_path / "a"), a.by("word", loaded.tokenizer)):
+        assert each.number == number
+        assert f": {number} " in each.about(0)
+        assert f"{number.capitalize()} " in each.html()
+        assert ("of the logit did not" in each.html()) == (number == "logit")
+        assert f", {number} [" in repr(each)
