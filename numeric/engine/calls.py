@@ -15,7 +15,7 @@ from torch.nn import functional
 
 from lrp_axioms.numeric.engine.marks import Args, Function, Kwargs, Tensors, carries, reached
 from lrp_axioms.numeric.engine.operations import GRADIENT, MOVE, NOTHING, ROLES
-from lrp_axioms.numeric.engine.refusals import UNSEEN
+from lrp_axioms.numeric.engine.refusals import IN_VMAP, UNSEEN, WRITTEN
 
 SPECIAL = re.compile(r"__(?:[ir]?)([a-z]+)__")  # of operators: + calls __add__, __radd__, __iadd__
 INSTEAD = {
@@ -113,9 +113,15 @@ def foreign(backward: type) -> tuple[str, ...]:
     return () if own.startswith("lrp_axioms.") else (backward.__name__, INSTEAD.get(own, ""))
 
 
-def hides_gradient(args: Args, kwargs: Kwargs) -> bool:
-    """Decides whether ``torch.vmap``, inside which a function runs, hides a gradient."""
-    return torch.is_grad_enabled() and any(map(_has_gradient, (*args, *kwargs.values())))
+def hidden(call: Call, args: Args, kwargs: Kwargs) -> str:
+    """Returns the reason why rules do not see the gradient of a call, or "" where they do."""
+    if functorch.maybe_current_level() is not None:
+        inside = torch.is_grad_enabled() and any(map(_has_gradient, (*args, *kwargs.values())))
+        return IN_VMAP if inside else ""
+    if (call.fills or call.instead) and args and not torch.is_grad_enabled():
+        x = args[0]  # its views need no gradient there
+        return WRITTEN if carries(x) or carries(getattr(x, "_base", None)) else ""
+    return ""
 
 
 def _has_gradient(x: Any) -> bool:

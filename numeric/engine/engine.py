@@ -12,7 +12,6 @@ from typing import Any, Self
 
 import torch
 from torch import Tensor, nn
-from torch._C._functorch import maybe_current_level
 from torch.autograd.graph import saved_tensors_hooks
 
 from lrp_axioms.axioms import kinds
@@ -28,7 +27,7 @@ from lrp_axioms.numeric.engine.calls import (
     call_of,
     checkpoints,
     foreign,
-    hides_gradient,
+    hidden,
     scripts,
 )
 from lrp_axioms.numeric.engine.entries import Entries
@@ -53,7 +52,7 @@ from lrp_axioms.numeric.engine.marks import (
     without_gradient,
 )
 from lrp_axioms.numeric.engine.protocol import Rules
-from lrp_axioms.numeric.engine.refusals import FOREIGN, HELD_PART, IN_VMAP, PRODUCT_PART, UNSEEN
+from lrp_axioms.numeric.engine.refusals import FOREIGN, HELD_PART, PRODUCT_PART, UNSEEN
 from lrp_axioms.numeric.engine.rotary import Turned
 from lrp_axioms.numeric.engine.rulebook import Rulebook
 from lrp_axioms.numeric.engine.settled import replaced, run
@@ -150,8 +149,8 @@ class Propagation(Block):
         if call.role == does.GRADIENT:
             settle, end = self.book.settle, self.end
             return differentiate(func, args, kwargs, settle=settle, end=end, places=self.places)
-        if maybe_current_level() is not None and hides_gradient(args, kwargs):
-            self.book.refuse(IN_VMAP, call.name)
+        if why := hidden(call, args, kwargs):
+            self.book.refuse(why, call.name)
             return func(*args, **kwargs)
         carrying = reached(args) + reached(kwargs.values()) if kwargs else reached(args)
         if kwargs and carrying:

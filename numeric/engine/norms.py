@@ -74,10 +74,16 @@ def spelled_rms_norm(
     weight: Tensor | None = None,
     eps: float | None = None,
 ) -> Tensor:
-    axes = tuple(range(-len(normalized_shape), 0))
-    eps = torch.finfo(input.dtype).eps if eps is None else eps
-    y = input * torch.rsqrt(input.pow(2).mean(axes, keepdim=True) + eps)
-    return y if weight is None else y * weight
+    axes, x = tuple(range(-len(normalized_shape), 0)), _in_float(input)
+    eps = torch.finfo(x.dtype).eps if eps is None else eps
+    y = x * torch.rsqrt(x.pow(2).mean(axes, keepdim=True) + eps)
+    y = y if weight is None else y * weight
+    return y if x is input else y.to(input.dtype)
+
+
+def _in_float(x: Tensor) -> Tensor:
+    """Widens half precision, as the kernels of torch do: squares above 65,504 have no float16."""
+    return x.float() if x.dtype in (torch.float16, torch.bfloat16) else x
 
 
 def spelled_normalize(
@@ -94,12 +100,13 @@ def spelled_group_norm(
     bias: Tensor | None = None,
     eps: float = 1e-5,
 ) -> Tensor:
-    grouped = input.reshape(len(input), num_groups, -1)
+    grouped = _in_float(input).reshape(len(input), num_groups, -1)
     centred = grouped - grouped.mean(-1, keepdim=True)
     y = centred * torch.rsqrt(centred.pow(2).mean(-1, keepdim=True) + eps)
     y, along = y.reshape(input.shape), (-1, *[1] * (input.ndim - 2))
     y = y if weight is None else y * weight.reshape(along)
-    return y if bias is None else y + bias.reshape(along)
+    y = y if bias is None else y + bias.reshape(along)
+    return y if y.dtype == input.dtype else y.to(input.dtype)
 
 
 def spelled_instance_norm(

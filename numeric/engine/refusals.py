@@ -21,6 +21,7 @@ PRODUCT_PART = "a write into a part of a product of two activations"
 IN_VMAP = "{} inside torch.vmap or torch.func"
 FOREIGN = "{}, code that torch does not show{}"
 NO_GRADIENT = "{} where gradients are switched off"
+WRITTEN = "{} into an activation where gradients are switched off"
 UNSEEN = "a result of code that torch does not show"
 _LOGARITHM = (
     "it adds −log Σ exp to every logit, and no share of that belongs to one of them; let the model "
@@ -39,6 +40,7 @@ REASONS: dict[str, str] = {
     IN_VMAP: "rules do not see what carries relevance there; call it without them",
     FOREIGN: "its gradient is its author's, and is no rule",
     NO_GRADIENT: "nothing says what its weights are to the logit",
+    WRITTEN: "relevance would come to what it overwrites; write it with gradients on",
     UNSEEN: "functions of torch.jit run past the rules; call the Python functions instead",
     "prod": "R/n to each of n factors (theorem 5) is implemented for two factors at a time",
     "cumprod": "each factor is in products of many degrees, which share differently (theorem 12)",

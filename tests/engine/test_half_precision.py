@@ -5,6 +5,7 @@ import random
 
 import pytest
 import torch
+from torch import nn
 
 from benchmarks.experiments.causes.examples import DRAW, draw
 from benchmarks.sources import data, models
@@ -53,3 +54,18 @@ def test_rules_lose_at_most_twice_what_a_gradient_loses_to_bfloat16(errors):
     """
     for method in ("attnlrp", "cp-lrp"):
         assert 0 < errors[method] <= 2 * errors["gradient-x-input"]
+
+
+@pytest.mark.parametrize("dtype", [torch.float16, torch.bfloat16])
+@pytest.mark.parametrize("size", [0.02, 400.0])
+@pytest.mark.parametrize("norm", [nn.RMSNorm(16), nn.GroupNorm(2, 16), nn.LayerNorm(16)])
+def test_norms_in_half_precision_are_those_of_torch(norm, size, dtype):
+    """Their kernels compute in float32, whose ε is the default of RMSNorm."""
+    torch.manual_seed(0)
+    before, after = nn.Linear(8, 16, bias=False), nn.Linear(16, 1)
+    module = nn.Sequential(before, copy.deepcopy(norm), after).to(dtype).eval()
+    x = size * torch.randn(3, 8, dtype=dtype)
+    a = attribute(module, {"input": x}, of="input", read=lambda out: out[:, 0], epsilon=1e-6)
+    want = module(x)[:, 0].double()
+    unit = torch.finfo(dtype).eps
+    assert (a.logit.double() - want).abs().max() <= 4 * unit * want.abs().max().clamp(min=1)

@@ -9,6 +9,7 @@ import torch
 from torch import Tensor, nn
 from torch.nn import functional
 
+from axioms.composites import UnassignedOperation
 from numeric import attribute, compiled, plan
 from numeric.methods import amplification
 from tests.support import cases
@@ -211,3 +212,31 @@ def test_a_hook_of_a_parameter_is_never_called(batch, use):
     for parameter in model.parameters():
         parameter.register_hook(torch.zeros_like)
     assert torch.equal(USES[use](model, batch), want)
+
+
+WRITES = {
+    "a part": lambda x: x.__setitem__((slice(None), 1), 0.5),
+    "a part of a view": lambda x: x[0].__setitem__(1, 0.5),
+    "a function in place": lambda x: x.mul_(0.5),
+    "an operator": lambda x: x.__imul__(0.5),
+    "zeros": lambda x: x[:, 1].zero_(),
+}
+
+
+@pytest.mark.parametrize("use", ["attnlrp", "cp-lrp", "gradient-x-input", "audit"])
+@pytest.mark.parametrize("write", WRITES)
+def test_a_hook_that_writes_where_gradients_are_off_is_refused(write, use):
+    """Relevance would come to what it overwrites."""
+    model, inputs = case("llama")
+
+    def hook(_module, _args, output):
+        with torch.set_grad_enabled(on):
+            WRITES[write](output)
+
+    model.model.layers[0].self_attn.o_proj.register_forward_hook(hook)
+    on = False
+    with pytest.raises(UnassignedOperation, match="into an activation where gradients are"):
+        USES[use](model, inputs)
+    on = True
+    if use != "audit":  # an audit follows no write through a view
+        assert USES[use](model, inputs).isfinite().all()
