@@ -63,8 +63,7 @@ def check(classifier: Classifier, data: Texts, needed: Sequence[Row] = ()) -> di
     start = replace(data, texts=(few,), labels=data.labels[:1])
     first, _ = in_batch(classifier, start, [0])
     inputs = prepare(classifier.model, first).arguments()
-    # The clock of processor time on Windows ticks 64 times per second.
-    clock = time.perf_counter if sys.platform == "win32" else time.process_time
+    clock = time.perf_counter if sys.platform == "win32" else time.process_time  # ticks of 1/64 s
     timed = partial(alternate, clock=clock, device=classifier.model.device, warm_up=0)
     forward = torch.inference_mode()(partial(classifier.model, **inputs))
     one_pass = min(timed({"forward": forward}, repeats=3)["forward"])
