@@ -145,7 +145,7 @@ def explain(
             generated.check(by, apart)
         elif by != "token":
             raise ValueError(f"--by {by}: only with --generate and --answer; leave it out")
-        named = generated.parse_segments(segment or [], by, written=writes)
+        named = generated.parse_segments(segment or [], by, written=writes, chat=chat)
         generated.check_keep(keep, contrast, written=writes)
         columns = None if span is None else span_of(span, target, column, contrast)
         option, known = ("--layers --method", WITH_RULES) if by_layer else ("--method", METHODS)

@@ -47,14 +47,19 @@ def check(by: str, apart: dict[str, object]) -> None:
         )
 
 
-def parse_segments(parts: list[str], by: str, *, written: bool) -> dict[str, str] | None:
-    """Returns the parts NAME=PART by name; ValueError for others, and where nothing is written."""
+def parse_segments(
+    parts: list[str], by: str, *, written: bool, chat: bool
+) -> dict[str, str] | None:
+    """Returns the parts NAME=PART by name; ValueError for others, and where nothing is written.
+
+    The messages of a chat are segments without a name.
+    """
     if not written and parts:
         raise ValueError("--segment is of texts that are written: add --generate N")
     found = {name: place for name, _, place in (part.partition("=") for part in parts)}
     if len(found) < len(parts) or not all({*found, *found.values()}):
         raise ValueError(f"--segment {', '.join(parts)}: pass NAME=PART, each with its own name")
-    if by == "segment" and not found:
+    if by == "segment" and not found and not chat:
         raise ValueError("--by segment: name parts of the text with --segment NAME=PART")
     return found or None
 

@@ -7,13 +7,33 @@ from typing import Any
 from torch import Tensor
 from torch.nn.functional import pad
 
+from lrp_axioms.axioms.composites import Composite
 from lrp_axioms.numeric.generation.contrasts import Explain
 from lrp_axioms.numeric.generation.kept import Rows
+from lrp_axioms.numeric.methods.options import builtin, resolve
 from lrp_axioms.numeric.models.batches import DECODER
 from lrp_axioms.numeric.results.result import Attribution
 from lrp_axioms.numeric.targets import Target
 
+LOST = ("at", "channels", "heads", "positions")
+"""Options whose tensors are in the details of every row."""
 TEXTS = ("input_ids", DECODER)  # side by side
+
+
+def checked_options(
+    method: str | Composite, options: Mapping[str, Any], *, told: bool
+) -> dict[str, Any]:
+    """Returns the options with plain numbers; raises ValueError for tensors that would be lost.
+
+    A Generation has only sums of relevance.  told: whether each row is handed on with its details
+    """
+    resolve(method, options)
+    if lost := [key for key in LOST if options.get(key) and not told]:
+        raise ValueError(
+            f"{', '.join(lost)}: a Generation has no place for it; pass `each` or `keep`, which "
+            "get every row, or call attribute"
+        )
+    return {key: builtin(x) for key, x in options.items()}
 
 
 def of_columns(option: Any, inputs: Mapping[str, Tensor]) -> Any:

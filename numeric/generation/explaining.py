@@ -13,13 +13,12 @@ from transformers import GenerationConfig, GenerationMixin, PreTrainedModel, Pre
 
 from lrp_axioms.axioms.composites import Composite
 from lrp_axioms.numeric.attribution import attribute_each, run_method
-from lrp_axioms.numeric.generation.apart import each_alone, of_columns
+from lrp_axioms.numeric.generation.apart import checked_options, each_alone, of_columns
 from lrp_axioms.numeric.generation.contrasts import GOES_ON, contrast_answers, parted
 from lrp_axioms.numeric.generation.kept import Each, Kept, call_of, explain_rows
 from lrp_axioms.numeric.generation.prompts import Prompt, read_prompt, start_of, unpadded
 from lrp_axioms.numeric.generation.result import Generation
 from lrp_axioms.numeric.generation.segments import REST, Place
-from lrp_axioms.numeric.methods.options import resolve
 from lrp_axioms.numeric.models import digests
 from lrp_axioms.numeric.models.batches import SOUND, Batch
 from lrp_axioms.numeric.models.checks import check_model
@@ -97,7 +96,7 @@ def explain_generation(
         raise ValueError(f"{type(model).__name__} writes no text; pass a language model")
     asked = read_prompt(model, tokenizer, prompt, answer, contrast, segments)
     check_model(model)  # before a text is written, and perhaps kept
-    resolve(method, options)
+    options = checked_options(method, options, told=each is not None or keep is not None)
     kept = None
     if keep is not None:
         how: dict[str, Any] = {"answer": answer, "max_new_tokens": max_new_tokens}

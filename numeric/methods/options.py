@@ -53,7 +53,7 @@ def resolve(
             f"method {found.name!r} has no option {', '.join(map(repr, unknown))}; it has "
             f"{known}{of}{did_you_mean(unknown, defaults)}"
         )
-    used = {**defaults, **{key: _builtin(value) for key, value in options.items()}}
+    used = {**defaults, **{key: builtin(value) for key, value in options.items()}}
     said = [_problem(key, used[key], defaults[key]) for key in options]
     if problems := [x for x in said if x]:
         raise ValueError("\n".join(problems))
@@ -72,7 +72,7 @@ def _problem(name: str, value: Any, default: Any) -> str | None:
     return None
 
 
-def _builtin(value: Any) -> Any:
+def builtin(value: Any) -> Any:
     """Converts numbers of other types, such as Fraction or NumPy's, which tensors do not take."""
     if isinstance(value, Integral):
         return value if isinstance(value, int) else int(value)

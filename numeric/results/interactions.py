@@ -65,7 +65,8 @@ class Interactions(Attribution):
     @property
     def names(self) -> list[str]:
         """The parts: tokens, words or sentences."""
-        return readable([str(name) for _, name, _ in self.lines(0)])
+        names = [str(name) for _, name, _ in self.lines(0)]
+        return readable(names) if self.options["by"] == "token" else names
 
     @property
     def labels(self) -> list[str]:

@@ -1,7 +1,10 @@
 """Makes tokens readable that a byte-level tokenizer spells in one letter per byte."""
 
+import re
 from collections.abc import Sequence
 
+MARKED = re.compile(r"^(##\w|\u2581)|</w>$")
+"""Marks of WordPiece, SentencePiece and BPE of whole characters."""
 _PLAIN = [*range(0x21, 0x7F), *range(0xA1, 0xAD), *range(0xAE, 0x100)]
 _OTHER = [n for n in range(0x100) if n not in {*_PLAIN}]
 LETTERS = {chr(n): n for n in _PLAIN} | {chr(0x100 + n): x for n, x in enumerate(_OTHER)}
@@ -14,8 +17,10 @@ def readable(tokens: Sequence[str]) -> list[str]:
     A byte-level tokenizer spells the two bytes of an a with an umlaut as two letters.  Spaces and
     line ends stay as it spells them.  Bytes of a character that several tokens share are numbers,
     such as <0xE6>.  A row that spells fewer whole characters than broken ones is of another
-    tokenizer, and is not changed.
+    tokenizer, and is not changed, nor is one with a mark of such.
     """
+    if any(MARKED.search(token) for token in tokens):
+        return [*tokens]
     raw = [_bytes(token) for token in tokens]
     text = b"".join(raw).decode("utf-8", "replace")
     broken = text.count("\ufffd")

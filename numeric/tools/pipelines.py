@@ -14,7 +14,9 @@ from lrp_axioms.numeric.generation.explaining import explain_generation
 from lrp_axioms.numeric.generation.result import Generation
 from lrp_axioms.numeric.results.result import Attribution
 from lrp_axioms.numeric.targets import Label, Target, logit
+from lrp_axioms.numeric.warning import warn_caller
 
+OF_WORDS = ("FIRST", "MAX", "AVERAGE")
 Result = dict[str, Any]
 """A result as the pipeline gives it."""
 
@@ -113,6 +115,13 @@ def _classes(pipe: Pipeline, found: Any, _: object) -> Results:
 
 
 def _tags(pipe: Pipeline, found: Any, fed: dict[str, Any]) -> Results:
+    strategy = getattr(pipe._postprocess_params.get("aggregation_strategy"), "name", "")
+    if strategy in OF_WORDS:
+        warn_caller(
+            f"aggregation_strategy={strategy.lower()!r} gives a word one tag, and relevance is of "
+            "the tags that the model predicts for its tokens, which may be others; pass 'simple' "
+            "to the pipeline"
+        )
     return found, [_tag(pipe, x, fed) for x in found]
 
 

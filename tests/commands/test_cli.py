@@ -259,6 +259,8 @@ def test_a_given_answer_and_a_users_message_are_explained_as_in_python(run, tmp_
     found = explain_generation(lm.model, lm.tokenizer, message, max_new_tokens=2)
     assert one["tokens"] == list(found.tokens)
     assert one["relevance"] == pytest.approx(found.relevance.numpy())
+    (one,) = json.loads(run(*chat, "--by", "segment")[1])["texts"]
+    assert one["segments"] == list(found.by("segment").segments)
 
 
 def test_a_folder_of_a_library_s_name_is_no_library(tmp_path, monkeypatch):

@@ -6,6 +6,7 @@ import subprocess
 import sys
 from pathlib import Path
 
+import numpy as np
 import pytest
 import torch
 
@@ -220,3 +221,23 @@ def test_the_command_keeps_each_text_and_goes_on(run, tmp_path):
     for one, other in zip(json.loads(first)["texts"], json.loads(plain)["texts"], strict=True):
         assert one["tokens"] == other["tokens"]
         assert torch.allclose(*(torch.tensor(x["relevance"]) for x in (one, other)), atol=1e-5)
+
+
+LOST = [("attnlrp", {"at": "*mlp"}), ("cp-lrp", {"channels": True}),
+        ("attnlrp", {"positions": "signed"}), ("mask-relevance", {"heads": True})]  # fmt: skip
+
+
+@pytest.mark.parametrize(("method", "options"), LOST)
+def test_tensors_that_a_generation_has_no_place_for_are_refused(lm, method, options):
+    given = {"method": method, "max_new_tokens": 1, **options}
+    with pytest.raises(ValueError, match="a Generation has no place for it"):
+        explain_generation(lm.model, lm.tokenizer, PROMPT, **given)
+
+
+def test_a_whole_number_of_numpy_is_kept(lm, tmp_path):
+    given = {"method": "loo", "max_new_tokens": 1, "keep": tmp_path / "rows"}
+    found = [
+        explain_generation(lm.model, lm.tokenizer, PROMPT, **given, budget=budget).relevance
+        for budget in (np.int64(9), 9)
+    ]
+    assert torch.equal(*found)

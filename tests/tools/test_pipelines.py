@@ -58,6 +58,12 @@ def test_a_pipeline_of_tags_says_why_its_tags_and_entities(tokenizer):
     entities = explain(pipe, PROMPT)
     assert [x.result for x in entities] == pipe(PROMPT)
     close(sum(x.relevance for x in entities), sum(x.relevance for x in single))
+    pipe = pipeline(
+        "token-classification", model=model, tokenizer=tokenizer, aggregation_strategy="first",
+        ignore_labels=[],
+    )  # fmt: skip
+    with pytest.warns(UserWarning, match="aggregation_strategy='first' gives a word one tag"):
+        explain(pipe, PROMPT)
 
 
 def test_a_pipeline_that_fills_masks_says_why(tokenizer):

@@ -35,6 +35,8 @@ def test_bytes_of_a_shared_character_are_numbers():
     "row",
     [
         ["[CLS]", "café", "déjà", "##ł", "Öı", "[SEP]"],  # WordPiece spells characters
+        ["SP", "##ÓŁ", "##KA"],  # also where letters happen to be bytes of another one
+        ["▁SPÓŁKA"],
         ["<s>", "▁Не", "▁плохой", "<0xE6>"],  # and so does SentencePiece
         ["Ġnot", "Ġa", "Ċ"],
         [],
