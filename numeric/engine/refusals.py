@@ -40,7 +40,7 @@ REASONS: dict[str, str] = {
     IN_VMAP: "rules do not see what carries relevance there; call it without them",
     FOREIGN: "its gradient is its author's, and is no rule",
     NO_GRADIENT: "nothing says what its weights are to the logit",
-    WRITTEN: "relevance would come to what it overwrites; write it with gradients on",
+    WRITTEN: "relevance would come to the overwritten values; write with gradients on",
     UNSEEN: "functions of torch.jit run past the rules; call the Python functions instead",
     "prod": "R/n to each of n factors (theorem 5) is implemented for two factors at a time",
     "cumprod": "each factor is in products of many degrees, which share differently (theorem 12)",

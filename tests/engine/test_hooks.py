@@ -226,7 +226,7 @@ WRITES = {
 @pytest.mark.parametrize("use", ["attnlrp", "cp-lrp", "gradient-x-input", "audit"])
 @pytest.mark.parametrize("write", WRITES)
 def test_a_hook_that_writes_where_gradients_are_off_is_refused(write, use):
-    """Relevance would come to what it overwrites."""
+    """Relevance would come to the overwritten values."""
     model, inputs = case("llama")
 
     def hook(_module, _args, output):
