@@ -101,6 +101,7 @@ def interactions(
         details=details,
         tokens=(tuple(names),),
         model=type(model).__name__,
+        number=texts.readout.targets[0].number,
     )
 
 

@@ -125,7 +125,7 @@ def _head(loaded: Classifier, asked: Asked, found: Explained) -> dict[str, Any]:
     return {
         "label": found.said,
         "kind": loaded.explains,
-        "number": "logit" if asked.contrast is None else "logit difference",
+        "number": a.number,
         "logit": a.logit[0].item(),
         "probabilities": probabilities(loaded, asked, a.target[0].tolist()),
     }

@@ -36,10 +36,8 @@ def load(folder: Path) -> list[Result]:
     others.  Raises RunError for one that is broken, and for a report that no run wrote, which the
     next one would replace.
     """
-    begins = dict(zip(PAGES, (TITLE, "### "), strict=True))
     there = [path for path in map(folder.joinpath, PAGES) if path.exists()]
-    text = lambda path: path.read_text("utf-8", errors="replace")
-    if others := [str(path) for path in there if begins[path.name] not in text(path)[:2000]]:
+    if others := [str(path) for path in there if not _is_own(path.read_text("utf-8", "replace"))]:
         raise RunError(
             f"no run wrote {', '.join(others)}, and the report would replace it; move it away, or "
             "pass another folder"
@@ -58,6 +56,10 @@ def load(folder: Path) -> list[Result]:
         elif path.name not in (folders.RECORD, folders.MANIFEST):
             log.info("%s is left out: no result has such a name", path)
     return sorted(results, key=lambda result: (order.index(result.table), result.name))
+
+
+def _is_own(page: str) -> bool:
+    return page.startswith("### ") or TITLE in page[:1000]
 
 
 def write(folder: Path) -> list[Path]:

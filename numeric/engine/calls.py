@@ -13,7 +13,15 @@ from torch._C import _functorch as functorch
 from torch.autograd.function import BackwardCFunction
 from torch.nn import functional
 
-from lrp_axioms.numeric.engine.marks import Args, Function, Kwargs, Tensors, carries, reached
+from lrp_axioms.numeric.engine.marks import (
+    Args,
+    Function,
+    Kwargs,
+    Tensors,
+    carries,
+    is_curved,
+    reached,
+)
 from lrp_axioms.numeric.engine.operations import GRADIENT, MOVE, NOTHING, ROLES
 from lrp_axioms.numeric.engine.refusals import IN_VMAP, UNSEEN, WRITTEN
 
@@ -118,10 +126,17 @@ def hidden(call: Call, args: Args, kwargs: Kwargs) -> str:
     if functorch.maybe_current_level() is not None:
         inside = torch.is_grad_enabled() and any(map(_has_gradient, (*args, *kwargs.values())))
         return IN_VMAP if inside else ""
-    if (call.fills or call.instead) and args and not torch.is_grad_enabled():
-        x = args[0]  # its views need no gradient there
-        return WRITTEN if carries(x) or carries(getattr(x, "_base", None)) else ""
-    return ""
+    if torch.is_grad_enabled():
+        return ""
+    inside = bool(call.fills or call.instead or kwargs.get("inplace"))
+    return WRITTEN if any(map(_is_activation, (kwargs.get("out"), *args[:inside]))) else ""
+
+
+def _is_activation(x: Any) -> bool:
+    """Decides whether relevance comes to ``x`` and it is no input of the user's own."""
+    base = getattr(x, "_base", None)
+    whole = x if base is None else base
+    return carries(whole) and (is_curved(whole) or not whole.is_leaf)
 
 
 def _has_gradient(x: Any) -> bool:

@@ -59,7 +59,9 @@ class Interactions(Attribution):
         return found
 
     def __repr__(self) -> str:
-        said = f"{len(self.names)} parts by {self.options['by']}, logit {self.logit[0]:+z.4f}"
+        said = (
+            f"{len(self.names)} parts by {self.options['by']}, {self.number} {self.logit[0]:+z.4f}"
+        )
         return f"Interactions({said})"
 
     @property
@@ -178,7 +180,7 @@ class Interactions(Attribution):
         groups = [(depth, self.name_of(p), f"{loss:+z.4f}") for depth, p, loss in self.tree()]
         return [
             render.Section(
-                shown.tokens,
+                self.names,
                 shown.relevance,
                 f"Which {self.options['by']}s act together {why}?",
                 self._caption(),
@@ -226,11 +228,12 @@ class Interactions(Attribution):
         """Says how much parts, groups and pairs explain, in one sentence."""
         unit = self.options["by"]
         if any(map(math.isnan, self.explained.values())):
-            return f"The logit does not vary without random quarters of the {unit}s."
+            return f"The {self.number} does not vary without random quarters of the {unit}s."
         parts, groups, pairs = map(_said_share, self.explained.values())
         return (
-            f"Of the variance of the logit without random quarters of the {unit}s, the losses of "
-            f"single {unit}s explain {parts}, the losses of groups {groups}, and pairs {pairs}."
+            f"Of the variance of the {self.number} without random quarters of the {unit}s, the "
+            f"losses of single {unit}s explain {parts}, the losses of groups {groups}, and pairs "
+            f"{pairs}."
         )
 
     def png(self, images: Sequence[object] = (), grid: object = None) -> bytes:
@@ -245,7 +248,8 @@ class Interactions(Attribution):
         )  # fmt: skip
 
     def _caption(self) -> str:
-        said = f"Logit {self.logit[0]:+z.4f}; numbers are losses without each part alone."
+        number = f"{self.number.capitalize()} {self.logit[0]:+z.4f}"
+        said = f"{number}; numbers are losses without each part alone."
         if "error" in self.details:
             known = int(self.details["by_loss"].sum()) // 2
             said += f" {known} pairs were left out, and all others are estimates"

@@ -195,3 +195,15 @@ def test_captum_gives_in_the_block_exactly_what_attribute_gives(name, method):
         found = explain.attribute(first, target=1, **options)
     found = found[0] if isinstance(found, tuple) else found
     assert torch.equal(found.sum(-1).detach() * inputs.get("attention_mask", 1), want)
+
+
+def test_an_input_of_ones_own_may_be_changed_between_passes():
+    net = torch.nn.Sequential(torch.nn.Linear(4, 4), torch.nn.GELU(), torch.nn.Linear(4, 1)).eval()
+    x = torch.ones(1, 4, requires_grad=True)
+    with propagation(net, "attnlrp"):
+        for _ in range(2):
+            (gradient,) = torch.autograd.grad(net(x).sum(), x)
+            with torch.no_grad():
+                x -= 0.1 * gradient
+                x[0, 0] = 1
+    assert (x[0, 1:] != 1).all()
