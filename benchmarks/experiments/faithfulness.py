@@ -206,7 +206,11 @@ def _repeated(texts):
 
 def _undefined(found):
     """Counts texts without a value of a measure, in words."""
-    why = {"soft": "no words raise the probability there, or the map is constant"}
+    why = {
+        "soft": "no words raise the probability there, the map is constant, or labels share no "
+        "softmax"
+    }
+    other = "a map is constant there, no removal changes the logit, or there are too few tokens"
     counts: dict[str, int] = {}
     for values in found.values():
         for key, x in values.items():
@@ -215,10 +219,7 @@ def _undefined(found):
     for kind, count in counts.items():
         if count:
             measures = "soft measures" if kind == "soft" else kind
-            yield (
-                f"{measures} left out in up to {count} texts: "
-                f"{why.get(kind, 'a map is constant there, or there are too few tokens')}."
-            )
+            yield (f"{measures} left out in up to {count} texts: {why.get(kind, other)}.")
 
 
 def _ranked(found, key):
@@ -245,6 +246,8 @@ def _notes(found, measures):
     equal: dict[str, list[str]] = {}
     for key in (key for key in measures if f"{key} gain" not in measures):
         first, second = _ranked(found, key)[:2]
+        if np.isnan(found[first][key]).all():  # and so are all others
+            continue
         if np.array_equal(found[first][key], found[second][key], equal_nan=True):
             equal.setdefault(f"{first} and {second}", []).append(key)
             continue

@@ -10,6 +10,7 @@ from lrp_axioms.benchmarks.experiments.maps import (
     means,
     stacked,
     statistics,
+    too_few,
 )
 from lrp_axioms.benchmarks.experiments.record import DASH, Experiment, number, value
 from lrp_axioms.benchmarks.experiments.result import Result, undefined
@@ -62,6 +63,7 @@ def figure2(data: Measured) -> Result:
             *_sweep_notes(found, rows),
             *_shape(rows),
             *([] if "Δ" in rows[0] else [WITHOUT_CURVES]),
+            *too_few(len(loo.present)),
             *undefined(rows),
         ),
     )

@@ -143,10 +143,10 @@ def statistics(maps: Maps, loo: Maps) -> dict[str, np.ndarray]:
     return found
 
 
-def too_few(texts: int) -> list[str]:
-    """Warns of intervals over fewer than ``FEW`` texts."""
-    said = f"With fewer than {FEW} texts these intervals are too narrow: use more."
-    return [said] if texts < FEW else []
+def too_few(count: int, what: str = "texts") -> list[str]:
+    """Warns of intervals over fewer than ``FEW`` texts, or other things."""
+    said = f"With fewer than {FEW} {what} these intervals are too narrow: use more."
+    return [said] if count < FEW else []
 
 
 def stacked(found: Mapping[tuple, Mapping], loo: Maps, keys: Sequence[str]) -> dict[str, list]:

@@ -1,6 +1,6 @@
 """How much the choices that the paper leaves open change the agreement with Leave-One-Out."""
 
-from lrp_axioms.benchmarks.experiments.maps import SEED, Measured, correlations, means
+from lrp_axioms.benchmarks.experiments.maps import SEED, Measured, correlations, means, too_few
 from lrp_axioms.benchmarks.experiments.record import Experiment, number, value
 from lrp_axioms.benchmarks.experiments.result import Result, undefined
 from lrp_axioms.benchmarks.experiments.rows import LOO, LRP
@@ -41,7 +41,11 @@ def sensitivity(data: Measured) -> Result:
             "float64, the maps of Table 2 in its float32."
         ),
         rows=sorted(rows, key=lambda row: order.index(row["method"])),
-        notes=(*_notes(agreement), *undefined(rows)),
+        notes=(
+            *_notes(agreement),
+            *too_few(len(data.maps["LOO"].present)),
+            *undefined(rows),
+        ),
     )
 
 

@@ -2,7 +2,7 @@
 
 import numpy as np
 
-from lrp_axioms.benchmarks.experiments.maps import Measured, means, statistics
+from lrp_axioms.benchmarks.experiments.maps import Measured, means, statistics, too_few
 from lrp_axioms.benchmarks.experiments.record import Experiment, number, value
 from lrp_axioms.benchmarks.experiments.result import Result, undefined
 from lrp_axioms.benchmarks.experiments.rows import LOO
@@ -39,7 +39,7 @@ def softmax(data: Measured) -> Result:
         text=TEXT,
         rows=rows,
         examples={key: data.layers[key].to_pylist() for key in ("example", "layer", *columns)},
-        notes=(*_notes(rows), *undefined(rows)),
+        notes=(*_notes(rows), *too_few(len(loo.present)), *undefined(rows)),
     )
 
 

@@ -6,7 +6,7 @@ import numpy as np
 
 from lrp_axioms.benchmarks.errors import UnavailableError
 from lrp_axioms.benchmarks.experiments import text
-from lrp_axioms.benchmarks.experiments.maps import SEED, Measured, means
+from lrp_axioms.benchmarks.experiments.maps import SEED, Measured, means, too_few
 from lrp_axioms.benchmarks.experiments.record import Experiment, Request, interval, number
 from lrp_axioms.benchmarks.experiments.result import Result, undefined
 from lrp_axioms.benchmarks.experiments.rows import LOO, LRP
@@ -51,7 +51,7 @@ def special(data: Measured) -> Result:
             "in the sum of absolute relevance."
         ),
         rows=rows,
-        notes=(*_notes(gaps), *undefined(rows)),
+        notes=(*_notes(gaps), *too_few(len(loo.present)), *undefined(rows)),
     )
 
 

@@ -50,7 +50,7 @@ def table2(data: Measured) -> Result:
 def _gaps(data):
     """Reports the gap to completeness of paths that are summed in steps."""
     for label, maps in data.maps.items():
-        if GAP not in maps.values:
+        if GAP not in maps.values or label not in data.steps:
             continue
         gap = np.abs(maps.values[GAP])
         yield (

@@ -153,6 +153,13 @@ def test_maps_are_ranked_where_all_are_defined():
     assert faithfulness._ranked(lower, "MoRF") == ["b", "a"]
 
 
+def test_a_measure_without_a_value_in_any_text_makes_no_maps_equal():
+    found = {name: {"r": np.full(20, np.nan)} for name in "ab"}
+    assert [*faithfulness._notes(found, ["r"])] == []
+    (said,) = faithfulness._undefined(found)
+    assert said.startswith("r left out in up to 20 texts: ")
+
+
 def without(columns, name):
     return {key: x for key, x in columns.items() if key != name}
 

@@ -2,6 +2,7 @@
 
 import math
 from dataclasses import replace
+from types import SimpleNamespace
 
 import numpy as np
 import pytest
@@ -171,6 +172,13 @@ def test_texts_without_opposites_are_refused_with_what_to_do():
     texts = replace(data.load(), texts=("Nothing of this kind.",), labels=(0,))
     with pytest.raises(UnavailableError, match="none of 1 texts has a word whose opposite"):
         measure.cell(1, texts, ("embedded", WORD))
+
+
+def test_a_model_of_one_logit_is_refused_before_anything_runs():
+    config = SimpleNamespace(num_labels=1)
+    one = SimpleNamespace(name="stars", explains="class", model=SimpleNamespace(config=config))
+    with pytest.raises(ValueError, match="'patching' compares two logits, and stars has one"):
+        measure.model_names(one)
 
 
 @pytest.mark.parametrize("norms", RATES)

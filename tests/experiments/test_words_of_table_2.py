@@ -1,10 +1,13 @@
 """The notes of Table 2 follow the sign and the interval of the numbers that it has."""
 
 import math
+from types import SimpleNamespace
 
+import numpy as np
 import pytest
 
 from benchmarks.experiments import table2
+from benchmarks.experiments.maps import GAP
 from numeric.evaluation.correlation import BootstrapMean
 
 PAPER = {"CP-LRP": {"r all, sum to one": 0.52}, "AttnLRP": {"r all, sum to one": 0.22}}
@@ -69,3 +72,10 @@ def test_few_texts_are_said_to_be_few():
 def test_the_paired_gap_is_cp_lrp_minus_attnlrp():
     gap = table2.paired_gap(columns([(0.75, 0.5), (1.0, 0.25)]), "r all")
     assert gap == BootstrapMean(0.5, 0.25, 0.75, 0)
+
+
+def test_a_gap_is_of_paths_and_not_of_methods_beside_them():
+    path, other = (SimpleNamespace(values={GAP: np.array([x])}) for x in (0.5, math.nan))
+    data = SimpleNamespace(maps={"IG": path, "GIM": other}, steps={"IG": "32 steps"})
+    (said,) = table2._gaps(data)
+    assert said.startswith("IG with 32 steps: completeness gap of 0.500")

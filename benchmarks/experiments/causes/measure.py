@@ -8,7 +8,7 @@ it is no achievement.
 import random
 from collections.abc import Iterator, Sequence
 from functools import cache, partial
-from itertools import cycle, product
+from itertools import product
 
 import numpy as np
 import torch
@@ -22,6 +22,7 @@ from lrp_axioms.benchmarks.experiments.causes.language import (
     replacements,
 )
 from lrp_axioms.benchmarks.experiments.causes.shares import random_rank, share
+from lrp_axioms.benchmarks.experiments.maps import too_few
 from lrp_axioms.benchmarks.experiments.record import Experiment, above_interval, number
 from lrp_axioms.benchmarks.experiments.result import Result, joined
 from lrp_axioms.benchmarks.running.workers import Each, Track, collected, in_turn, untracked
@@ -48,7 +49,8 @@ ALL = "all"
 MORE = ("mass", "rank")  # that a terminal shows of all tasks together
 # Okabe and Ito's palette for the colour-blind, and a marker for each colour.
 COLOURS = ["#0072B2", "#D55E00", "#009E73", "#CC79A7", "#E69F00", "#000000", "#56B4E9", "#777777"]
-STYLES = [*zip(COLOURS, "os^vxDP*", strict=True)]
+COLOURS += ["#882255", "#999933"]
+STYLES = [*zip(COLOURS, "os^vxDP*<>", strict=True)]
 
 
 def language_model(classifier: models.Classifier, table: str = "causes") -> str:
@@ -99,7 +101,7 @@ def causes(
         settings=_model(model).about() | {"prompts": count, "seed": SEED},
         rows=rows,
         examples=columns,
-        notes=tuple(notes(columns, rows)),
+        notes=(*notes(columns, rows), *too_few(count, "prompts")),
     )
 
 
@@ -262,7 +264,7 @@ def figure(result):
     for axes, task in zip(figure.subplots(2, 3, sharex=True, sharey=True).flat, tasks, strict=True):
         of_task = [row for row in rows if row["task"] == task]
         x = np.arange(len(of_task))
-        for n, (method, (colour, marker)) in enumerate(zip(methods, cycle(STYLES))):
+        for n, (method, (colour, marker)) in enumerate(zip(methods, STYLES, strict=True)):
             y, errors = drawing.interval(of_task, method.name)
             style = {"color": colour, "marker": marker, "ms": 4, "lw": 1, "label": method.label}
             axes.errorbar(x + 0.07 * (n - (len(methods) - 1) / 2), y, yerr=errors, **style)

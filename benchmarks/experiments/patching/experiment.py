@@ -10,7 +10,7 @@ from lrp_axioms.axioms import kinds
 from lrp_axioms.axioms.composites import ATTNLRP, BYPASS, CP_LRP, GRADIENT_X_INPUT, Composite
 from lrp_axioms.benchmarks.errors import UnavailableError
 from lrp_axioms.benchmarks.experiments.causes.measure import language_model
-from lrp_axioms.benchmarks.experiments.maps import means
+from lrp_axioms.benchmarks.experiments.maps import means, too_few
 from lrp_axioms.benchmarks.experiments.patching.pairs import Pair, network, prompt_pairs, text_pairs
 from lrp_axioms.benchmarks.experiments.record import Experiment, above_interval, number, value
 from lrp_axioms.benchmarks.experiments.result import Result, joined, undefined
@@ -62,6 +62,10 @@ def model_names(classifier: models.Classifier) -> tuple[str, ...]:
     if classifier.name == "embedded":
         return ("embedded", "embedded-lm", *RANDOM)
     is_class = classifier.explains == "class"
+    if is_class and classifier.model.config.num_labels < 2:
+        raise ValueError(
+            f"table 'patching' compares two logits, and {classifier.name} has one; leave it out"
+        )
     return (classifier.name if is_class else language_model(classifier, table="patching"),)
 
 
@@ -99,7 +103,7 @@ def measured(
         | {"dataset": data.name, "dataset_sha256": data.sha256, "pairs": count},
         rows=rows,
         examples=columns,
-        notes=(*notes(rows), *undefined(rows)),
+        notes=(*notes(rows), *too_few(min(x["pairs"] for x in rows), "pairs"), *undefined(rows)),
     )
 
 
