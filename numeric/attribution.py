@@ -237,8 +237,9 @@ def _check_result(
     inside: Any = details.pop("inside", {})  # a dict of tensors, not a tensor
     model_name = type(model).__name__
     return Attribution(
-        relevance, chosen, logit, residual, name, used, details, inside, tokens, model_name, patches
-    )
+        relevance, chosen, logit, residual, name, {**used}, details, inside, tokens, model_name,
+        patches,
+    )  # fmt: skip
 
 
 def _not_finite(

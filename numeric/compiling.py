@@ -30,7 +30,7 @@ from lrp_axioms.numeric.models.checks import check_model
 from lrp_axioms.numeric.models.facts import ModelFacts, facts_of
 from lrp_axioms.numeric.models.heads import CLASSES, NEXT
 from lrp_axioms.numeric.models.patches import is_altered
-from lrp_axioms.numeric.results.result import Attribution
+from lrp_axioms.numeric.results.result import GRID, Attribution
 from lrp_axioms.numeric.targets import Label, Target
 from lrp_axioms.numeric.targets.chosen import PREDICTED, Rows
 from lrp_axioms.numeric.targets.readout import Found, Readout, Run
@@ -123,6 +123,7 @@ class _Graphs:
         self.plain, self.options = plain, {"fullgraph": True} | options
         self.mode: Literal["symbolic", "fake"] = "symbolic" if options.get("dynamic") else "fake"
         self.found: dict[tuple[object, ...], list[tuple[Serves, Graph]]] = {}
+        self.grids: dict[torch.Size | None, dict[str, Tensor]] = {}  # by shape of images
         self.turn = RLock()  # neither the tracer nor the compiler is for several threads
 
     def run(self, model: PreTrainedModel, batch: Batch, readout: Readout) -> Iterator[Found]:
@@ -133,14 +134,17 @@ class _Graphs:
         inputs["target"] = torch.where(label == PREDICTED, -1, label)
         kind = _Whole if (mask == 1).all() else Batch
         with self.turn, torch.no_grad():
-            if not self.found:  # refuses operations without a rule; then slopes at zero are known
-                list(self.plain(model, batch, readout))
+            shape = None if batch.pixel_values is None else batch.pixel_values.shape[1:]
+            if shape not in self.grids:  # refuses what has no rule; then slopes at zero are known
+                (found,) = self.plain(model, batch, readout)
+                self.grids[shape] = {key: x for key, x in found.details.items() if key == GRID}
             relevance, logits = self._graph(model, kind, batch.facts, inputs)(*inputs.values())
         rows = Rows(logits, None)
         # Logits hold only the explained row.
         targets = [replace(each, row=torch.zeros_like(each.row)) for each in readout.targets]
         (chosen,) = replace(readout, targets=targets).choose(rows).targets
-        yield Found(relevance, chosen.target, chosen.of(rows), {})
+        grid = {key: x.clone() for key, x in self.grids[shape].items()}
+        yield Found(relevance.clone(), chosen.target, chosen.of(rows), grid)  # graphs use it again
 
     def _graph(
         self,
@@ -150,7 +154,8 @@ class _Graphs:
         inputs: Mapping[str, Tensor],
     ) -> Graph:
         tensors = list(inputs.values())
-        found = self.found.setdefault((kind, *inputs), [])
+        of_kind = (kind, *((key, x.dtype, x.device) for key, x in inputs.items()))
+        found = self.found.setdefault(of_kind, [])
         for serves, graph in found:
             if serves(tensors):
                 return graph

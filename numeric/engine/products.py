@@ -27,7 +27,7 @@ def linear(engine: Rules, use: Use) -> Tensor:
     if use.name == "linear" and type(weight).dequantize is not Tensor.dequantize:
         z = rules.quantised(z, engine.settle(use.carrying[0]), weight)
     if bias is not None and use.name.startswith("conv"):
-        bias = bias.reshape(-1, *[1] * (z.ndim - 2))
+        bias = bias.reshape(-1, *[1] * (weight.ndim - 2))
     return engine.apply(kinds.LINEAR, z, bias)
 
 
@@ -53,6 +53,8 @@ def matmul(engine: Rules, use: Use) -> Tensor:
         added, *factors = use.args
         if carries(added) or len(use.carrying) > 1:
             return _added_product(engine, added, *factors, kwargs=use.kwargs)
+        beta = use.kwargs.get("beta", 1)
+        added = (added if beta == 1 else beta * added) if beta else None
     weights = any(mark(x) == WEIGHTS for x in tensors(use.args))
     if len(use.carrying) == 1 and not weights:
         z = run_in_one_format(engine, use)

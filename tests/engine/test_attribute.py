@@ -8,7 +8,7 @@ import pytest
 import torch
 
 from axioms.composites import ATTNLRP
-from numeric import attribute
+from numeric import attribute, attribute_each
 from numeric.methods.catalogue import METHODS
 from tests.support import cases
 
@@ -243,3 +243,9 @@ def test_a_causal_model_is_explained_too(batch):
         assert (a[:, 1:] == 0).all()  # the first token, which is read, sees no other
         assert (a[:, 0] != 0).all()
         close(attribute(model, batch, method, epsilon=1e-13).relevance, a, tolerance=1e-7)
+
+
+def test_results_share_no_options(tiny, batch):
+    one, other = attribute_each(tiny, batch, targets=[0, 1])
+    assert one.options == other.options
+    assert one.options is not other.options

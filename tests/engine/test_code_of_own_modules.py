@@ -1,8 +1,14 @@
 """Own modules that write into their arguments, or add a bias to a product, are explained."""
 
+from dataclasses import replace
+from functools import partial
+
+import pytest
 import torch
 from torch import nn
 
+from axioms import kinds
+from axioms.composites import ATTNLRP
 from numeric import attribute
 from tests.support.own_modules import make, read
 
@@ -50,3 +56,39 @@ def test_a_bias_behind_a_product_does_not_make_it_a_score():
     without = attribute(module, x, "cp-lrp", of="x", read=read)
     assert without.relevance.abs().max() > 1e-3
     torch.testing.assert_close(with_bias.relevance, without.relevance)
+
+
+class Scaled(nn.Module):
+    """Adds a bias by ``addmm``, beta times."""
+
+    def __init__(self, beta):
+        super().__init__()
+        self.beta, self.weight = beta, nn.Parameter(torch.randn(3, 4))
+        self.bias = nn.Parameter(torch.randn(4))
+
+    def forward(self, x):
+        return torch.addmm(self.bias, x, self.weight, beta=self.beta)
+
+
+class Unbatched(nn.Module):
+    """Maps a signal, (channel, place), of as many channels as places."""
+
+    def __init__(self):
+        super().__init__()
+        self.map = nn.Conv1d(4, 4, 3, padding=1)
+
+    def forward(self, x):
+        return self.map(x[0])[None]
+
+
+@pytest.mark.parametrize(
+    ("make_module", "shape"),
+    [(partial(Scaled, 0.5), (2, 3)), (partial(Scaled, 0), (2, 3)), (Unbatched, (1, 4, 4))],
+)
+def test_a_bias_that_is_left_out_is_left_out_as_it_was_added(make_module, shape):
+    """Inputs of one output then share all of its relevance."""
+    torch.manual_seed(0)
+    module, x = make_module().eval(), torch.rand(shape)
+    rules = replace(ATTNLRP, rules={**ATTNLRP.rules, kinds.LINEAR: kinds.EPSILON_WITHOUT_BIAS})
+    a = attribute(module, {"x": x}, rules, of="x", read=lambda out: out.flatten(1)[:, 1])
+    torch.testing.assert_close(a.relevance.sum(dim=1), a.logit)

@@ -34,6 +34,9 @@ def assert_same(found, want):
         torch.testing.assert_close(
             getattr(found, name), getattr(want, name), rtol=0, atol=1e-5, msg=name
         )
+    assert {k: x.tolist() for k, x in found.details.items()} == {
+        k: x.tolist() for k, x in want.details.items()
+    }
 
 
 bert = lambda layers: (cases.tiny_bert(num_hidden_layers=layers), cases.tiny_batch())
@@ -43,6 +46,7 @@ GIVEN = {
     "distilbert": (lambda: cases.family("distilbert"), "attnlrp", {}),
     "gpt2, cp-lrp": (lambda: cases.family("gpt2"), "cp-lrp", {}),
     "llama": (lambda: cases.family("llama"), "attnlrp", {}),
+    "vit": (lambda: cases.family("vit"), "attnlrp", {}),
 }
 
 
