@@ -68,5 +68,6 @@ def test_notes_of_softmax_are_correlations_over_the_layers(softmax):
         r = pearsonr(column(key), column("flatness"))
         low, high = r.confidence_interval()
         assert f"{r.statistic:+.2f} [{low:+.2f}, {high:+.2f}] (effect" in softmax.notes[3]
-    (undefined,) = softmax.notes[4:]  # a text of one word
+    few, undefined = softmax.notes[4:]  # a text of one word
+    assert few == "With fewer than 20 texts these intervals are too narrow: use more."
     assert undefined.startswith("gain content undefined in up to 1 examples")

@@ -264,7 +264,8 @@ def figure(result):
     for axes, task in zip(figure.subplots(2, 3, sharex=True, sharey=True).flat, tasks, strict=True):
         of_task = [row for row in rows if row["task"] == task]
         x = np.arange(len(of_task))
-        for n, (method, (colour, marker)) in enumerate(zip(methods, STYLES, strict=True)):
+        for n, method in enumerate(methods):
+            colour, marker = STYLES[n]
             y, errors = drawing.interval(of_task, method.name)
             style = {"color": colour, "marker": marker, "ms": 4, "lw": 1, "label": method.label}
             axes.errorbar(x + 0.07 * (n - (len(methods) - 1) / 2), y, yerr=errors, **style)
