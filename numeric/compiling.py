@@ -138,13 +138,14 @@ class _Graphs:
             if shape not in self.grids:  # refuses what has no rule; then slopes at zero are known
                 (found,) = self.plain(model, batch, readout)
                 self.grids[shape] = {key: x for key, x in found.details.items() if key == GRID}
-            relevance, logits = self._graph(model, kind, batch.facts, inputs)(*inputs.values())
+            graph = self._graph(model, kind, batch.facts, inputs)
+            relevance, logits = (x.clone() for x in graph(*inputs.values()))  # it uses them again
         rows = Rows(logits, None)
         # Logits hold only the explained row.
         targets = [replace(each, row=torch.zeros_like(each.row)) for each in readout.targets]
         (chosen,) = replace(readout, targets=targets).choose(rows).targets
         grid = {key: x.clone() for key, x in self.grids[shape].items()}
-        yield Found(relevance.clone(), chosen.target, chosen.of(rows), grid)  # graphs use it again
+        yield Found(relevance, chosen.target, chosen.of(rows), grid)
 
     def _graph(
         self,

@@ -19,7 +19,6 @@ from lrp_axioms.numeric.engine.marks import (
     Kwargs,
     Tensors,
     carries,
-    is_curved,
     reached,
 )
 from lrp_axioms.numeric.engine.operations import GRADIENT, MOVE, NOTHING, ROLES
@@ -128,15 +127,9 @@ def hidden(call: Call, args: Args, kwargs: Kwargs) -> str:
         return IN_VMAP if inside else ""
     if torch.is_grad_enabled():
         return ""
-    inside = bool(call.fills or call.instead or kwargs.get("inplace"))
-    return WRITTEN if any(map(_is_activation, (kwargs.get("out"), *args[:inside]))) else ""
-
-
-def _is_activation(x: Any) -> bool:
-    """Decides whether relevance comes to ``x`` and it is no input of the user's own."""
-    base = getattr(x, "_base", None)
-    whole = x if base is None else base
-    return carries(whole) and (is_curved(whole) or not whole.is_leaf)
+    inside, out = bool(call.fills or call.instead or kwargs.get("inplace")), kwargs.get("out")
+    written = (*(out if isinstance(out, list | tuple) else [out]), *args[:inside])
+    return WRITTEN if any(carries(x) or carries(getattr(x, "_base", None)) for x in written) else ""
 
 
 def _has_gradient(x: Any) -> bool:

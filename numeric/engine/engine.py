@@ -52,7 +52,7 @@ from lrp_axioms.numeric.engine.marks import (
     without_gradient,
 )
 from lrp_axioms.numeric.engine.protocol import Rules
-from lrp_axioms.numeric.engine.refusals import FOREIGN, HELD_PART, PRODUCT_PART, UNSEEN
+from lrp_axioms.numeric.engine.refusals import FOREIGN, HELD_PART, PRODUCT_PART, UNSEEN, WRITTEN
 from lrp_axioms.numeric.engine.rotary import Turned
 from lrp_axioms.numeric.engine.rulebook import Rulebook
 from lrp_axioms.numeric.engine.settled import replaced, run
@@ -150,7 +150,8 @@ class Propagation(Block):
             settle, end = self.book.settle, self.end
             return differentiate(func, args, kwargs, settle=settle, end=end, places=self.places)
         if why := hidden(call, args, kwargs):
-            self.book.refuse(why, call.name)
+            if why != WRITTEN or self.places.inside():  # code around a model may change its input
+                self.book.refuse(why, call.name)
             return func(*args, **kwargs)
         carrying = reached(args) + reached(kwargs.values()) if kwargs else reached(args)
         if kwargs and carrying:

@@ -269,7 +269,7 @@ def _caption(a: Attribution, sample: int) -> str:
 
     if a.method not in METHODS:
         return said
-    if METHODS[a.method].composite and number.startswith(("logit", "number")):
+    if METHODS[a.method].composite and number == a.number and "log-" not in number:
         amounts = a.residual[sample].item(), a.logit[sample].item()
         said += _in_percent(number, *amounts, audited=a.method in WITH_LEMMAS)
     return f"{said} {a.method} {METHODS[a.method].conservation}."

@@ -51,10 +51,12 @@ class Chosen:
         """The kind of the explained number, such as "logit" or "log-probability difference"."""
         kind, weights = "logit" if self.log is None else "log-probability", self.weight.tolist()
         if self.log is not None and not self.log.all():
-            return "sum of terms"
+            return "sum of logits and log-probabilities"
         if len(weights) == 1:
-            return kind if weights == [1] else f"{kind} times {weights[0]:g}"
-        return f"{kind} {'difference' if min(weights) < 0 < max(weights) else 'sum'}"
+            return kind if weights == [1] else f"weighted {kind}"
+        if max(weights) < 0:
+            return f"weighted {kind} sum"
+        return f"{kind} {'difference' if min(weights) < 0 else 'sum'}"
 
     def read(self, rows: Rows, example: Tensor | None = None) -> Tensor:
         """Returns rows of logits at all terms, (copy, term, class), in float32 or wider."""

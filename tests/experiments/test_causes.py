@@ -247,6 +247,10 @@ def test_the_model_follows_another_word_in_the_place_of_a_carrier(found):
             assert words[place] == of
 
 
+def test_each_method_has_a_look_of_its_own():
+    assert len({*measure.STYLES}) == len(measure.STYLES) == len(measure.METHODS)
+
+
 def test_reproduce_causes_writes_a_table_a_figure_and_all_maps(run, tmp_path, monkeypatch):
     quick = {name: x for name, x in measure.METHODS.items() if name != "integrated-gradients"}
     monkeypatch.setattr(measure, "METHODS", quick)

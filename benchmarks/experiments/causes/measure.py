@@ -101,7 +101,7 @@ def causes(
         settings=_model(model).about() | {"prompts": count, "seed": SEED},
         rows=rows,
         examples=columns,
-        notes=(*notes(columns, rows), *too_few(count, "prompts")),
+        notes=(*notes(columns, rows), *too_few(count, "prompts of a distance")),
     )
 
 
