@@ -135,7 +135,7 @@ class _Graphs:
         kind = _Whole if (mask == 1).all() else Batch
         with self.turn, torch.no_grad():
             shape = None if batch.pixel_values is None else batch.pixel_values.shape[1:]
-            if shape not in self.grids:  # refuses what has no rule; then slopes at zero are known
+            if shape not in self.grids:  # refuses calls without a rule; slopes at 0 get known
                 (found,) = self.plain(model, batch, readout)
                 self.grids[shape] = {key: x for key, x in found.details.items() if key == GRID}
             graph = self._graph(model, kind, batch.facts, inputs)
