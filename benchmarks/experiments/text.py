@@ -243,8 +243,8 @@ def _explain(classifier: Classifier, inputs, target, variant: Variant) -> Attrib
         found = attribute(model, inputs, variant.method, target, **options)
     if not variant.contrast:
         return found
-    if classifier.explains != "class" or model.config.num_labels != 2:
-        raise ValueError("contrast needs a classifier of two classes; leave it out of the row")
+    if (count := model.config.num_labels if classifier.explains == "class" else 0) != 2:
+        raise ValueError(f"contrast needs two classes; this model has {count}")
     other = attribute(model, inputs, variant.method, 1 - found.target, **options)
     parts = ("relevance", "logit", "residual")
     less = {key: getattr(found, key) - getattr(other, key) for key in parts}

@@ -57,8 +57,8 @@ def leave_one_out(
     ``each(example, part, lost)`` is told the losses of every ``batch_size`` copies as they come:
     (copy,) rows of the batch, (copy, token) that are left out, and (copy, target) losses in logits.
     An error that it raises ends the call.  In a text with an image, ``each`` is told of words.
-    A hidden token leaves the positions of other tokens as they are, unless a model counts tokens in
-    view and takes no ``position_ids``, such as Bloom.
+    Models that count positions by the mask, such as OPT and Bloom, move the tokens behind a hidden
+    one up.
     Patches of an image give way to the mean patch (``image_loo``), ``patch`` pixels wide.  In a
     text with an image, placeholders of the image stay where they are, and have relevance 0.
     Nothing makes these differences add up to the logit; ``residual`` is the difference.

@@ -24,7 +24,7 @@ from lrp_axioms.numeric.methods.shared import (
     whole,
 )
 from lrp_axioms.numeric.models import families, heads
-from lrp_axioms.numeric.models.batches import DECODER, DECODER_MASK, Batch, kept_positions
+from lrp_axioms.numeric.models.batches import DECODER, DECODER_MASK, Batch
 from lrp_axioms.numeric.models.facts import ModelFacts
 from lrp_axioms.numeric.targets.chosen import Rows
 from lrp_axioms.numeric.targets.readout import Readout
@@ -236,7 +236,7 @@ def _plan_whole(
 
 def _run_whole(kept: Whole, batch: Batch, part: Copies, readout: Readout) -> Rows:
     where, seen = part["example"], part["seen"].to(batch.attention_mask.dtype)
-    inputs = batch.copies(where) | kept_positions(kept.model, batch, where)
+    inputs = batch.copies(where)
     source = batch.attention_mask.shape[1]
     if batch.input_ids is not None:
         inputs |= {"input_ids": part["ids"][:, :source], "attention_mask": seen[:, :source]}

@@ -12,7 +12,7 @@ from transformers import PreTrainedModel
 
 from lrp_axioms.numeric.methods import memory_budget
 from lrp_axioms.numeric.methods.mask_relevance import mask_relevance
-from lrp_axioms.numeric.models.batches import Batch, kept_positions
+from lrp_axioms.numeric.models.batches import Batch
 from lrp_axioms.numeric.targets.readout import Readout
 
 PLANNED = 4096  # copies at once: each has a row of masks, of ids and of positions
@@ -92,10 +92,9 @@ def _relevance(model: PreTrainedModel, batch: Batch, readout: Readout, hidden: T
     example = torch.zeros(len(hidden), dtype=torch.int64, device=hidden.device)
     of_copies: dict[str, Any] = batch.copies(example)
     of_copies["attention_mask"] = of_copies["attention_mask"] * ~hidden
-    others = dict(batch.others) | kept_positions(model, batch, example)
     (chosen,) = readout.targets
     readout = replace(readout, targets=[chosen.only(example)])
-    (found,) = mask_relevance(model, replace(batch, **of_copies, others=others), readout)
+    (found,) = mask_relevance(model, replace(batch, **of_copies), readout)
     return found.relevance.detach() * ~hidden
 
 

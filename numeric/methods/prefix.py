@@ -7,7 +7,7 @@ from transformers.cache_utils import DynamicLayer
 
 from lrp_axioms.numeric.methods.shared import OF_OTHER_CODE, Copies, Whole, first_keys
 from lrp_axioms.numeric.models import heads
-from lrp_axioms.numeric.models.batches import Batch, kept_positions
+from lrp_axioms.numeric.models.batches import Batch
 from lrp_axioms.numeric.models.facts import ModelFacts
 from lrp_axioms.numeric.models.identity import is_stock
 from lrp_axioms.numeric.targets.chosen import Rows
@@ -100,8 +100,6 @@ def run(
         "past_key_values": first_keys(cache, where, start),
         "use_cache": True,
     }
-    positions = kept_positions(model, batch, where)
-    inputs |= {key: x[:, start:end] for key, x in positions.items()}
     if batch.token_type_ids is not None:
         inputs["token_type_ids"] = batch.token_type_ids[where, start:end]
     rows = rows[rows >= start]

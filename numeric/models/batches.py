@@ -133,18 +133,6 @@ class Batch:
         return padding + words.cumsum(dim=1) * words
 
 
-def kept_positions(model: PreTrainedModel, batch: Batch, where: Tensor) -> dict[str, Tensor]:
-    """Returns positions of the whole texts ``where``, for copies whose mask hides tokens.
-
-    OPT counts them by the mask, so that tokens behind a hidden one would move up.  Empty for models
-    that count otherwise, and for models that take no ``position_ids``.
-    """
-    if not batch.facts.counts_mask or "position_ids" not in signature(model.forward).parameters:
-        return {}
-    mask = batch.attention_mask[where]
-    return {"position_ids": mask.cumsum(dim=1) * mask - 1}
-
-
 def last_column(present: Tensor) -> Tensor:
     """Returns each row's last column that is not 0."""
     return (torch.arange(present.shape[1], device=present.device) * present).argmax(dim=1)

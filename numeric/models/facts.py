@@ -31,7 +31,6 @@ class ModelFacts:
     padding_position: the position of padding, which tokens are counted on from; None: from 0
     reads_end: whether a classifier reads the last column, even if it is padding
     counts_columns: whether a table of positions is read by the number of the column
-    counts_mask: whether it is read by the number of tokens in view up to the column
     text: the part of the configuration about texts
     two: whether an encoder reads one text and a decoder writes another
     rotary: whether positions are rotations, which have no limit
@@ -51,7 +50,6 @@ class ModelFacts:
     padding_position: int | None
     reads_end: bool
     counts_columns: bool
-    counts_mask: bool
     text: PreTrainedConfig
     two: bool
     rotary: bool
@@ -87,7 +85,7 @@ def facts_of(model: nn.Module, modules: Sequence[nn.Module] = ()) -> ModelFacts:
     kind = _position_kind(text)
     rotary = bool(getattr(text, "rope_parameters", None)) or kind == "rotary"
     made_for, words = _first(text, POSITIONS), _first(text, ("vocab_size",))
-    padding, counted = _padding_position(modules), _counted(modules)
+    padding = _padding_position(modules)
     limited = made_for < NO_END and not rotary and kind is not None
     head = heads.kind(type(model))
     is_causal = families.is_causal(type(model), two=two)
@@ -99,8 +97,7 @@ def facts_of(model: nn.Module, modules: Sequence[nn.Module] = ()) -> ModelFacts:
         is_causal=is_causal,
         padding_position=padding,
         reads_end=reads_end(model),
-        counts_columns=not rotary and counted == "columns",
-        counts_mask=not rotary and counted == "mask",
+        counts_columns=not rotary and _counts_columns(modules),
         text=text,
         two=two,
         rotary=rotary,
@@ -165,14 +162,13 @@ def _padding_position(modules: Iterable[nn.Module]) -> int | None:
     return next((number for number in found if number is not None), None)
 
 
-def _counted(modules: Iterable[nn.Module]) -> str | None:
-    """Names the thing that tables of absolute positions count: "columns", or tokens in the "mask".
+def _counts_columns(modules: Iterable[nn.Module]) -> bool:
+    """Decides whether a table of absolute positions is read by column numbers, padding or not.
 
-    Columns count with padding.  None for tables that count from the id of padding.
+    Other tables count from the id of padding, or from the mask, which they take.
     """
     named = [(name, x) for module in modules for name, x in module._modules.items()]
     tables = [x for name, x in named if name in TABLES and x is not None]
-    if any("attention_mask" in signature(x.forward).parameters for x in tables):
-        return "mask"
+    asks = any("attention_mask" in signature(x.forward).parameters for x in tables)
     counts = all(getattr(x, "padding_idx", None) is None for x in tables)
-    return "columns" if tables and counts else None
+    return bool(tables) and not asks and counts

@@ -6,11 +6,6 @@ import torch
 from numeric import attribute
 from numeric.methods.catalogue import METHODS
 from numeric.methods.removals import REMOVALS
-from numeric.targets import logit
-from tests.census.build import CAUSAL, build
-from tests.census.build import inputs as made
-from tests.census.measure import conditions
-from tests.support.cases import close
 from tests.support.loops import delete, hide, left_out, logits_of
 from tests.support.traces import contains, refused
 
@@ -88,19 +83,3 @@ def test_tokens_without_which_logits_are_not_finite_are_named(tiny, batch):
     contains(message, "without tokens [0, 1, 2", "of example 0", "tokens [0, 1, 2] of example 1")
     contains(message, "load the model in float32")
     assert "epsilon" not in message
-
-
-@pytest.mark.parametrize("options", [{}, {"batch_size": 1}])
-@pytest.mark.parametrize("name", ["opt", "biogpt"])
-def test_a_hidden_token_moves_no_other_where_positions_count_the_mask(name, options):
-    with conditions():
-        model = build(name, CAUSAL)
-        ids = made(model, CAUSAL)["input_ids"][:1].repeat(1, 4)
-        inputs = {"input_ids": ids, "attention_mask": torch.ones_like(ids)}
-        given = {"input_ids": ids, "position_ids": torch.arange(ids.shape[1])[None]}
-        found = attribute(model, inputs, "loo", logit(5), **options)
-        hidden = 1 - torch.eye(ids.shape[1], dtype=torch.int64)
-        with torch.no_grad():
-            less = [model(**given, attention_mask=x[None]).logits[0, -1, 5] for x in hidden[1:-1]]
-    close(found.relevance[0, 1:-1], found.logit - torch.stack(less), tolerance=1e-6)
-    assert found.relevance.abs().min() > 0

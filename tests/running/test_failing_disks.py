@@ -125,7 +125,9 @@ def test_a_file_whose_disk_fails_is_the_old_or_the_new_one(tmp_path, monkeypatch
     write, written = WRITERS[name], {}
     section = lambda result: {"result": result, "markdown": []}
     monkeypatch.setattr(report, "_section", section)  # the real one is slow
-    monkeypatch.setattr(report, "render", lambda sections: sections[0]["result"].notes[0])
+    monkeypatch.setattr(
+        report, "render", lambda sections: report.TITLE + sections[0]["result"].notes[0]
+    )
     monkeypatch.setattr(stored, "save", lambda _, about: about["facts"].encode())  # in one order
     for word in ("old", "new"):
         (tmp_path / word).mkdir()
