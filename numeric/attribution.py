@@ -204,9 +204,7 @@ def run_method(
             with own_failures(model, batch), readout.one_draw(model, batch):
                 of_targets = calls.call(run, model, batch, readout)
                 found = [
-                    replace(
-                        _check_result(model, batch, name, used, x, tokens), number=target.number
-                    )
+                    _check_result(model, batch, name, used, x, tokens, target.number)
                     for x, target in zip(of_targets, readout.targets, strict=True)
                 ]
             for target, each in zip(readout.targets if composite else [], found, strict=False):
@@ -225,6 +223,7 @@ def _check_result(
     used: dict[str, Any],
     found: Found,
     tokens: Tokens | None,
+    number: str,
 ) -> Attribution:
     relevance, chosen, logit, details = found
     patches = details.pop("patches", None)
@@ -238,7 +237,7 @@ def _check_result(
     model_name = type(model).__name__
     return Attribution(
         relevance, chosen, logit, residual, name, {**used}, details, inside, tokens, model_name,
-        patches,
+        patches, number,
     )  # fmt: skip
 
 

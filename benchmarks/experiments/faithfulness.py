@@ -219,7 +219,7 @@ def _undefined(found):
     for kind, count in counts.items():
         if count:
             measures = "soft measures" if kind == "soft" else kind
-            yield (f"{measures} left out in up to {count} texts: {why.get(kind, other)}.")
+            yield f"{measures} left out in up to {count} texts: {why.get(kind, other)}."
 
 
 def _ranked(found, key):

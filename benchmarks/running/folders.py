@@ -103,11 +103,10 @@ def _compare(path, record):
         said = lambda flat, place: _short(flat.get(place, "nothing"))
         name = lambda place: _short(".".join(map(str, place)))
         lines = [f"{name(x)}: {said(old, x)} there, {said(new, x)} now" for x in differ[:LISTED]]
-        lines += (
-            []
-            if differ
-            else ["order of variants: {} there, {} now".format(*map(_short, map(str, orders)))]
-        )
+        if not differ:
+            lines.append(
+                "order of variants: {} there, {} now".format(*map(_short, map(str, orders)))
+            )
         lines += [f"and {len(differ) - LISTED} more"] * (len(differ) > LISTED)
         raise RunError(
             f"{path.parent} holds results of another configuration, which are not mixed:\n  "

@@ -15,8 +15,7 @@ WINDOWS = ("sliding_window", CHUNK)
 
 def windows(facts: ModelFacts) -> dict[str, int]:
     """Returns the sizes of windows, in columns, by their names in the configuration."""
-    text = facts.text
-    local = "local" in (getattr(text, "attention_layers", None) or ())  # of GPT-Neo
+    text, local = facts.text, _is_local(facts)
     full = {*(getattr(text, "layer_types", None) or WINDOWS)} == {"full_attention"}
     names = () if full else (*WINDOWS, "window_size") if local else WINDOWS
     return {name: getattr(text, name) for name in names if (getattr(text, name, None) or 0) > 0}
@@ -24,8 +23,12 @@ def windows(facts: ModelFacts) -> dict[str, int]:
 
 def looks_back(model: PreTrainedModel, facts: ModelFacts) -> bool:
     """Decides whether rows of a model with windows see no later columns."""
-    local = "local" in (getattr(facts.text, "attention_layers", None) or ())
-    return local or any(getattr(x, "is_causal", False) for x in model.modules())
+    return _is_local(facts) or any(getattr(x, "is_causal", False) for x in model.modules())
+
+
+def _is_local(facts: ModelFacts) -> bool:
+    """Decides whether some layers of a GPT-Neo have a window."""
+    return "local" in (getattr(facts.text, "attention_layers", None) or ())
 
 
 def blind_copies(
