@@ -19,7 +19,7 @@ from lrp_axioms.numeric.engine.calls import Call, Called
 from lrp_axioms.numeric.engine.engine import Propagation
 from lrp_axioms.numeric.engine.marks import Args, Function, Key, Kwargs, is_curved, mark
 from lrp_axioms.numeric.engine.operations import ATTENTION, FUNCTION, ROLES
-from lrp_axioms.numeric.engine.protocol import Step
+from lrp_axioms.numeric.engine.rulebook import Step
 from lrp_axioms.numeric.methods.options import composite_of
 from lrp_axioms.numeric.methods.tensor_runs import Run, open_run
 from lrp_axioms.numeric.models.batches import Batch

@@ -37,7 +37,7 @@ from lrp_axioms.numeric.engine.marks import (
     reached,
 )
 from lrp_axioms.numeric.engine.operations import ATTENTION, EMBEDDING
-from lrp_axioms.numeric.engine.protocol import Step
+from lrp_axioms.numeric.engine.rulebook import Step
 
 
 class Recorder:

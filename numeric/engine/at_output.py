@@ -10,7 +10,6 @@ from torch import Tensor
 from lrp_axioms.axioms import kinds
 from lrp_axioms.numeric.engine import rules
 from lrp_axioms.numeric.engine.marks import WEIGHTS, marked
-from lrp_axioms.numeric.engine.protocol import Rules
 
 MASKED = -1e3  # terms below this hide scores: exp(-1e3) is 0 in float64
 AtOutput = Callable[[Tensor, float, Tensor | None], Tensor]
@@ -109,11 +108,3 @@ RECORDS = (
 )  # fmt: skip
 RULES = {(rule.kind, rule.name): rule for rule in RECORDS}
 """By kind and rule: all that are implemented."""
-
-
-def by_rule(
-    engine: Rules, kind: str, f: Callable[..., Tensor], *given: Any, **named: Any
-) -> Tensor:
-    """The output of ``f``, as the rule of its ``kind`` wants it computed, with this rule."""
-    rule = engine.rule(kind)
-    return engine.apply(kind, RULES[kind, rule].compute(f, *given, **named), rule=rule)

@@ -22,8 +22,8 @@ from lrp_axioms.numeric.engine.attention import Operands
 from lrp_axioms.numeric.engine.calls import Call, Called, Use
 from lrp_axioms.numeric.engine.engine import Propagation
 from lrp_axioms.numeric.engine.marks import Args, Function, Kwargs, Weights, marked
-from lrp_axioms.numeric.engine.protocol import Rules
 from lrp_axioms.numeric.engine.refusals import NO_GRADIENT
+from lrp_axioms.numeric.engine.rulebook import Rulebook
 
 ON_CPU = 1 << 20
 """Attention weights at once, so few that caches hold them.
@@ -183,7 +183,7 @@ class Attending:
             self.refuse(NO_GRADIENT, call.name)
         return go(call, func, args, kwargs)
 
-    def softmax(self, engine: Rules, use: Use) -> Tensor:
+    def softmax(self, engine: Rulebook, use: Use) -> Tensor:
         use = handlers.in_own_dtype(use)
         args, kwargs = self._lower_scores(engine, *use.args, **use.kwargs)
         use = use._replace(args=args, kwargs=kwargs)
@@ -192,7 +192,7 @@ class Attending:
         self.all.append(seen)
         return marked(out, Weights.of(seen.readouts))
 
-    def attention(self, engine: Rules, use: Use) -> Tensor:
+    def attention(self, engine: Rulebook, use: Use) -> Tensor:
         found = attention.operands(engine, use)
         if not found.fuses or found.query.ndim != 4:
             return attention.spell_out(found)
@@ -208,7 +208,7 @@ class Attending:
         return self.damping.of(len(self.all), keys) if self.damping else None
 
     def _lower_scores(
-        self, engine: Rules, input: Tensor, *args: Any, **kwargs: Any
+        self, engine: Rulebook, input: Tensor, *args: Any, **kwargs: Any
     ) -> tuple[Args, Kwargs]:
         """Returns the arguments of a softmax over ``input``, with damped scores."""
         term = self._next_term(input.shape[-1])

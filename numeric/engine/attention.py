@@ -17,8 +17,8 @@ from lrp_axioms.numeric.engine.at_output import RULES
 from lrp_axioms.numeric.engine.blocks import Again
 from lrp_axioms.numeric.engine.calls import Use
 from lrp_axioms.numeric.engine.marks import Function, Kwargs, carries
-from lrp_axioms.numeric.engine.protocol import Rules
 from lrp_axioms.numeric.engine.refusals import RANDOM
+from lrp_axioms.numeric.engine.rulebook import Rulebook
 
 KINDS = (kinds.SCORES, kinds.SOFTMAX, kinds.READOUT)
 ARGUMENTS = ("query", "key", "value", "attn_mask", "dropout_p", "is_causal")
@@ -62,7 +62,7 @@ class Operands(NamedTuple):
     fuses: bool
 
 
-def operands(engine: Rules, use: Use) -> Operands:
+def operands(engine: Rulebook, use: Use) -> Operands:
     given = dict(zip(ARGUMENTS, use.args, strict=False)) | use.kwargs
     query, key, value = (engine.settle(given.pop(x)) for x in ARGUMENTS[:3])
     mask = given.pop("attn_mask", None)
@@ -76,18 +76,18 @@ def operands(engine: Rules, use: Use) -> Operands:
     return Operands(use.func, query, key, value, mask, given, varies and not biased)
 
 
-def attention(engine: Rules, use: Use) -> Tensor:
+def attention(engine: Rulebook, use: Use) -> Tensor:
     """Keeps attention fused where its rules are factors."""
     found = operands(engine, use)
     return apply_factors(engine, found) if found.fuses else spell_out(found)
 
 
-def unfuse(engine: Rules, use: Use) -> Tensor:
+def unfuse(engine: Rulebook, use: Use) -> Tensor:
     """Spells attention out, so that rules act inside of it."""
     return spell_out(operands(engine, use))
 
 
-def apply_factors(engine: Rules, found: Operands) -> Tensor:
+def apply_factors(engine: Rulebook, found: Operands) -> Tensor:
     func, query, key, value, mask, given, _ = found
     factors = shares(*map(engine.rule, KINDS))
     call: value_only.Run = lambda q, k, v: func(q, k, v, attn_mask=mask, **given)

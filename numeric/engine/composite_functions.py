@@ -12,7 +12,7 @@ from lrp_axioms.numeric.engine import norms
 from lrp_axioms.numeric.engine.blocks import Again
 from lrp_axioms.numeric.engine.calls import Use
 from lrp_axioms.numeric.engine.marks import Function
-from lrp_axioms.numeric.engine.protocol import Rules
+from lrp_axioms.numeric.engine.rulebook import Rulebook
 
 
 def _cosine_similarity(x1: Tensor, x2: Tensor, dim: int = 1, eps: float = 1e-8) -> Tensor:
@@ -49,7 +49,7 @@ SPELLED: dict[str, Function] = {
 ASKS = ("has_torch_function", "has_torch_function_unary", "has_torch_function_variadic")
 
 
-def inside(engine: Rules, use: Use) -> Any:
+def inside(engine: Rulebook, use: Use) -> Any:
     with Again():
         return (SPELLED.get(use.name) or _entered(use.func))(*use.args, **use.kwargs)
 

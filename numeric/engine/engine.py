@@ -51,7 +51,6 @@ from lrp_axioms.numeric.engine.marks import (
     reached,
     without_gradient,
 )
-from lrp_axioms.numeric.engine.protocol import Rules
 from lrp_axioms.numeric.engine.refusals import FOREIGN, HELD_PART, PRODUCT_PART, UNSEEN, WRITTEN
 from lrp_axioms.numeric.engine.rotary import Turned
 from lrp_axioms.numeric.engine.rulebook import Rulebook
@@ -209,7 +208,7 @@ class Propagation(Block):
             what.places = self.places.operations(kinds.ACTIVATION)
         return out
 
-    def _fill(self, engine: Rules, use: Use) -> Any:
+    def _fill(self, engine: Rulebook, use: Use) -> Any:
         """Moves a value into an activation."""
         x, *at = use.args
         if HELD in map(mark, at):

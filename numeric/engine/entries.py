@@ -14,7 +14,7 @@ from lrp_axioms.numeric.engine.calls import Call, Use
 from lrp_axioms.numeric.engine.entry import Entry
 from lrp_axioms.numeric.engine.marks import ADAPTER, TOKEN_TYPE, exchanged, is_number, mark, marked
 from lrp_axioms.numeric.engine.operations import ADD, CAST, DIVIDE, LINEAR, MOVE, MULTIPLY, SUBTRACT
-from lrp_axioms.numeric.engine.protocol import Handler, Rules
+from lrp_axioms.numeric.engine.rulebook import Handler, Rulebook
 from lrp_axioms.numeric.models.batches import PIXELS, first_map
 
 
@@ -111,7 +111,7 @@ class Entries:
         alike = type(table) is Tensor and table.shape == weight.shape
         return weight is table or (alike and table.equal(weight))
 
-    def rise(self, engine: Rules, handler: Handler, use: Use) -> Any:
+    def rise(self, engine: Rulebook, handler: Handler, use: Use) -> Any:
         """Calls ``handler``; an entry's embedding grows by it, or is complete."""
         call, func, args, kwargs, carrying = use
         found = [each for y in carrying if (each := self.rising.get(id(y)))] if self.rising else []
@@ -209,11 +209,11 @@ class Entries:
         if each:
             self.rising[id(x)] = replace(each, tensor=x)
 
-    def _stabiliser(self, engine: Rules) -> float:
+    def _stabiliser(self, engine: Rulebook) -> float:
         """Returns epsilon, or 0 if sums have another rule; it acts on relevance before the sum."""
         return self.eps if engine.rule(kinds.ADD) == kinds.EPSILON else 0.0
 
-    def _add_up(self, engine: Rules, use: Use, found: Sequence[Rising]) -> Tensor:
+    def _add_up(self, engine: Rulebook, use: Use, found: Sequence[Rising]) -> Tensor:
         """Adds an embedding and an older one, as in a step from words to other words."""
         (entry,) = {each.entry for each in found}
         eps = self._stabiliser(engine)
@@ -232,7 +232,7 @@ class Entries:
         return self._follow(out, entry, len(entry.older), word, token_type, None)
 
     def _used_again(
-        self, engine: Rules, handler: Handler, use: Use, found: Sequence[Rising]
+        self, engine: Rulebook, handler: Handler, use: Use, found: Sequence[Rising]
     ) -> Any:
         """Reads an embedding before it grew, because its older value is used again."""
         for each in found:
@@ -242,7 +242,7 @@ class Entries:
             self._end(entry)
         return handler(engine, use)
 
-    def _part(self, engine: Rules, entry: Entry) -> None:
+    def _part(self, engine: Rulebook, entry: Entry) -> None:
         """Reads an embedding where it was looked up, because an image is written over tokens."""
         if not entry.leaf.equal(entry.embedding):
             engine.refuse("a write of an image into embeddings that are scaled or added to")

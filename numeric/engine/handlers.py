@@ -10,7 +10,6 @@ from torch import Tensor
 from lrp_axioms.axioms import kinds
 from lrp_axioms.numeric.engine import attention, norms, products, refusals
 from lrp_axioms.numeric.engine import operations as does
-from lrp_axioms.numeric.engine.at_output import by_rule
 from lrp_axioms.numeric.engine.calls import Use, call_of
 from lrp_axioms.numeric.engine.chains import common_root, cuts, extend_chain, root_of, roots
 from lrp_axioms.numeric.engine.composite_functions import inside
@@ -28,7 +27,7 @@ from lrp_axioms.numeric.engine.marks import (
     mark,
     marked,
 )
-from lrp_axioms.numeric.engine.protocol import Handler, Rules
+from lrp_axioms.numeric.engine.rulebook import Handler, Rulebook
 from lrp_axioms.numeric.engine.settled import run
 
 EXTREMA = ("max", "maximum", "min", "minimum")
@@ -36,7 +35,7 @@ COPIES = ("clone", "contiguous")
 KEPT = (WEIGHTS, PRODUCT)  # marks that a tensor keeps when its entries are moved or scaled
 
 
-def move(engine: Rules, use: Use) -> Any:
+def move(engine: Rulebook, use: Use) -> Any:
     what = mark(use.carrying[0])
     if use.name in EXTREMA and len(use.args) == 2 and len(use.carrying) == 1:
         other = use.other(use.carrying[0])
@@ -54,7 +53,7 @@ def move(engine: Rules, use: Use) -> Any:
     return out
 
 
-def dropout(engine: Rules, use: Use) -> Any:
+def dropout(engine: Rulebook, use: Use) -> Any:
     on = use.kwargs.get("training") or use.kwargs.get("train") or True in use.args[2:3]
     if on and (use.kwargs.get("p") or use.args[1:2] not in ((), (0,))):
         engine.refuse(refusals.RANDOM, use.name)
@@ -63,7 +62,7 @@ def dropout(engine: Rules, use: Use) -> Any:
     return use.carrying[0] if use.carrying else None
 
 
-def _cast(engine: Rules, use: Use) -> Any:
+def _cast(engine: Rulebook, use: Use) -> Any:
     x = use.carrying[0]
     wanted = [y for y in (*use.args[1:], *use.kwargs.values()) if isinstance(y, torch.dtype)]
     narrows = use.name in ("float", "half", "bfloat16") or any(y.is_floating_point for y in wanted)
@@ -81,7 +80,7 @@ def _ends(x: Tensor, out: Tensor) -> bool:
     return x.requires_grad and not floats and out.dtype != torch.bool
 
 
-def _copy(engine: Rules, use: Use) -> Any:
+def _copy(engine: Rulebook, use: Use) -> Any:
     """Copies entries, as a step of the function that gave them."""
     x = use.carrying[0]
     what, out = mark(x), use.func(*use.args, **use.kwargs)
@@ -99,7 +98,7 @@ OF_FIXED_PLACES = ("grid_sample", "trapz")
 """Sums of their first argument, at places that the second one says."""
 
 
-def _sum(engine: Rules, use: Use) -> Any:
+def _sum(engine: Rulebook, use: Use) -> Any:
     x = use.carrying[0]
     if use.name in OF_FIXED_PLACES and (len(use.carrying) > 1 or use.args[0] is not x):
         engine.refuse(refusals.BY_THE_INPUT, use.name)
@@ -114,7 +113,7 @@ def in_own_dtype(use: Use) -> Use:
     return use._replace(kwargs={key: y for key, y in use.kwargs.items() if key != "dtype"})
 
 
-def _add(engine: Rules, use: Use) -> Any:
+def _add(engine: Rulebook, use: Use) -> Any:
     if len(use.carrying) == 1:
         (x,) = use.carrying
         other = use.other(x)
@@ -152,7 +151,7 @@ def _one_root(carrying: Tensors) -> Tensor | None:
     return None
 
 
-def multiply(engine: Rules, use: Use) -> Any:
+def multiply(engine: Rulebook, use: Use) -> Any:
     if len(use.carrying) > 1:
         if (root := _one_root(use.carrying)) is not None:
             return extend_chain(use, root, curved=True)
@@ -175,7 +174,7 @@ def _scale(use: Use, x: Tensor) -> Tensor:
     return extend_chain(use, root_of(x), curved=is_curved(x))
 
 
-def _divide(engine: Rules, use: Use) -> Any:
+def _divide(engine: Rulebook, use: Use) -> Any:
     if use.name in ("rdiv", "rtruediv"):  # these take the divisor first
         use = use._replace(func=truediv, args=use.args[1::-1])
     a, b = use.args[:2]
@@ -199,7 +198,7 @@ def _divide(engine: Rules, use: Use) -> Any:
     return marked(use.func(a.detach() if isinstance(a, Tensor) else a, held), HELD)
 
 
-def _function(engine: Rules, use: Use) -> Any:
+def _function(engine: Rulebook, use: Use) -> Any:
     x = use.carrying[0]
     power: Any = -1 if use.name == "reciprocal" else use.args[1] if use.name in POWERS else None
     if _is_only(power, -1):
@@ -235,7 +234,7 @@ def _bends(x: Tensor) -> bool:
     return is_curved(x) and not mark(x).floor
 
 
-def _deviation(engine: Rules, use: Use) -> Any:
+def _deviation(engine: Rulebook, use: Use) -> Any:
     if use.name in ROOTS and _bends(use.carrying[0]):
         return _function(engine, use)
     out = run(engine, use)
@@ -245,9 +244,9 @@ def _deviation(engine: Rules, use: Use) -> Any:
     return marked(out.detach(), HELD)
 
 
-def softmax(engine: Rules, use: Use) -> Tensor:
+def softmax(engine: Rulebook, use: Use) -> Tensor:
     use = in_own_dtype(use)
-    ruled = use._replace(func=partial(by_rule, engine, kinds.SOFTMAX, use.func))
+    ruled = use._replace(func=partial(engine.by_rule, kinds.SOFTMAX, use.func))
     return marked(run(engine, ruled, kinds.SCORES), WEIGHTS)
 
 

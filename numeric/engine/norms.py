@@ -8,12 +8,11 @@ from torch import Tensor
 from torch.nn import functional
 
 from lrp_axioms.axioms import kinds
-from lrp_axioms.numeric.engine.at_output import by_rule
 from lrp_axioms.numeric.engine.blocks import Again
 from lrp_axioms.numeric.engine.calls import Use
 from lrp_axioms.numeric.engine.marks import carries
-from lrp_axioms.numeric.engine.protocol import Rules
 from lrp_axioms.numeric.engine.refusals import BY_THE_INPUT, OF_THE_BATCH
+from lrp_axioms.numeric.engine.rulebook import Rulebook
 
 ARGUMENTS = ("input", "normalized_shape", "weight", "bias", "eps")
 OF_BATCHES = (
@@ -25,7 +24,7 @@ BUILT_IN = (
 """The order of ``torch.batch_norm``; ``functional.batch_norm`` has ``OF_BATCHES``."""
 
 
-def layer_norm(engine: Rules, use: Use) -> Tensor:
+def layer_norm(engine: Rulebook, use: Use) -> Tensor:
     given = dict(zip(ARGUMENTS, use.args, strict=False)) | use.kwargs
     shape, norm_eps = tuple(given["normalized_shape"]), given.get("eps", 1e-5)
     f, weight, bias = functional.layer_norm, given.get("weight"), given.get("bias")
@@ -36,10 +35,10 @@ def layer_norm(engine: Rules, use: Use) -> Tensor:
             return y if bias is None else y + bias
     x = engine.settle(given["input"])
     weight, bias = (_constant(y, x) for y in (weight, bias))
-    return by_rule(engine, kinds.LAYER_NORM, f, x, shape, weight, bias, norm_eps)
+    return engine.by_rule(kinds.LAYER_NORM, f, x, shape, weight, bias, norm_eps)
 
 
-def batch_norm(engine: Rules, use: Use) -> Tensor:
+def batch_norm(engine: Rulebook, use: Use) -> Tensor:
     """Applies the rule of linear maps: with running statistics, it is one for each channel.
 
     It is computed as one, because PyTorch 2.13 gets the gradient of its own function wrong: on a

@@ -13,11 +13,11 @@ from lrp_axioms.numeric.engine.blocks import Again
 from lrp_axioms.numeric.engine.calls import Use
 from lrp_axioms.numeric.engine.gradients import tensors
 from lrp_axioms.numeric.engine.marks import PRODUCT, WEIGHTS, Kwargs, Weights, carries, mark, marked
-from lrp_axioms.numeric.engine.protocol import Rules
+from lrp_axioms.numeric.engine.rulebook import Rulebook
 from lrp_axioms.numeric.engine.settled import run, run_in_one_format
 
 
-def linear(engine: Rules, use: Use) -> Tensor:
+def linear(engine: Rulebook, use: Use) -> Tensor:
     x = use.args[0] if use.args else use.kwargs.get("input")
     if len(use.carrying) > 1 or use.carrying[0] is not x:
         engine.refuse(refusals.BY_THE_INPUT, use.name)
@@ -31,7 +31,7 @@ def linear(engine: Rules, use: Use) -> Tensor:
     return engine.apply(kinds.LINEAR, z, bias)
 
 
-def packed_linear(engine: Rules, use: Use) -> Tensor:
+def packed_linear(engine: Rulebook, use: Use) -> Tensor:
     """Handles a linear layer of torch.ao, whose kernel has packed weights and no gradient."""
     weight, bias = use.args[1].unpack()
     z = run(engine, use)
@@ -39,7 +39,7 @@ def packed_linear(engine: Rules, use: Use) -> Tensor:
     return engine.apply(kinds.LINEAR, z, bias)
 
 
-def solve(engine: Rules, use: Use) -> Tensor:
+def solve(engine: Rulebook, use: Use) -> Tensor:
     """Handles a solution of a linear system, which is linear in its second argument."""
     right = use.args[1] if len(use.args) > 1 else use.kwargs["B"]
     if len(use.carrying) > 1 or use.carrying[0] is not right:
@@ -47,7 +47,7 @@ def solve(engine: Rules, use: Use) -> Tensor:
     return engine.apply(kinds.LINEAR, run_in_one_format(engine, use))
 
 
-def matmul(engine: Rules, use: Use) -> Tensor:
+def matmul(engine: Rulebook, use: Use) -> Tensor:
     added = None
     if use.name in ("addmm", "baddbmm"):
         added, *factors = use.args
@@ -76,7 +76,7 @@ def matmul(engine: Rules, use: Use) -> Tensor:
     return z
 
 
-def _added_product(engine: Rules, a: Tensor, b: Tensor, c: Tensor, *, kwargs: Kwargs) -> Tensor:
+def _added_product(engine: Rulebook, a: Tensor, b: Tensor, c: Tensor, *, kwargs: Kwargs) -> Tensor:
     """Computes beta * a + alpha * b @ c step by step; a constant ``a`` is a mask or a bias."""
     beta, alpha = kwargs.get("beta", 1), kwargs.get("alpha", 1)
     with Again():

@@ -15,7 +15,7 @@ from lrp_axioms.axioms.composites import Composite
 from lrp_axioms.numeric.engine.calls import Use
 from lrp_axioms.numeric.engine.handlers import multiply
 from lrp_axioms.numeric.engine.marks import COSINE, SINE, is_number, mark
-from lrp_axioms.numeric.engine.protocol import Rules
+from lrp_axioms.numeric.engine.rulebook import Rulebook
 from lrp_axioms.numeric.engine.settled import run
 from lrp_axioms.numeric.models.places import Places
 
@@ -28,7 +28,7 @@ class Turned:
         self.by_layer: dict[int | None, list[Tensor]] = {}
         self.unsplit: dict[str, None] = {}  # modules with products that do not split relevance
 
-    def multiply(self, engine: Rules, use: Use) -> Tensor:
+    def multiply(self, engine: Rulebook, use: Use) -> Tensor:
         """Splits a product by cosines or sines in half between the activation and them."""
         x = use.carrying[0]
         other = use.other(x)

@@ -1,7 +1,8 @@
-"""The rules of a composite in one forward pass: the five functions of ``protocol``."""
+"""The rules of a composite in one forward pass, which handlers of torch functions call."""
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import replace
+from typing import Any
 
 import torch
 from torch import Tensor, nn
@@ -10,6 +11,7 @@ from lrp_axioms.axioms import kinds
 from lrp_axioms.axioms.composites import Composite, Operation, UnassignedOperation
 from lrp_axioms.numeric.engine import rules
 from lrp_axioms.numeric.engine.at_output import RULES
+from lrp_axioms.numeric.engine.calls import Use
 from lrp_axioms.numeric.engine.chains import SQUARES, cuts, roots
 from lrp_axioms.numeric.engine.marks import PRODUCT, Chain, Summed, is_curved, mark
 from lrp_axioms.numeric.engine.refusals import EXPONENTIAL, STALE, OfRules, Refusals
@@ -76,9 +78,16 @@ class Rulebook:
         return found
 
     def apply(self, kind: str, z: Tensor, bias: Tensor | None = None, rule: str = "") -> Tensor:
+        """Applies the operation's rule, which may be known already, to its output ``z``."""
         return RULES[kind, rule or self.rule(kind)].at_output(z, self.eps, bias)
 
+    def by_rule(self, kind: str, f: Callable[..., Tensor], *given: Any, **named: Any) -> Tensor:
+        """Returns the output of ``f`` as the rule of its ``kind`` wants it computed, with it."""
+        rule = self.rule(kind)
+        return self.apply(kind, RULES[kind, rule].compute(f, *given, **named), rule=rule)
+
     def settle(self, x: Tensor, kind: str = kinds.BILINEAR) -> Tensor:
+        """Applies the rule that waited for a use of ``x``, as ``kind`` if ``x`` is a product."""
         what = mark(x)
         if what == PRODUCT:
             return RULES[kind, self.rule(kind)].at_output(x, self.eps, None)
@@ -91,6 +100,7 @@ class Rulebook:
         return x
 
     def hold(self, x: Tensor) -> None:
+        """Notes that ``x`` is held, and with it a function that was computed for it alone."""
         if self.asks and is_curved(x):
             self.held.append(mark(x))
         elif self.asks:
@@ -120,3 +130,9 @@ class Rulebook:
         above = chain.above(value, y)
         z = rules.slope(chain.root, y, slope_at_zero=slope, above=above)
         return RULES[kinds.ADD, self.rule(kinds.ADD, sums)].at_output(z, self.eps, None)
+
+
+Handler = Callable[[Rulebook, Use], Any]
+"""Calls a torch function and applies the rule of its operation."""
+Step = Callable[..., Any]
+"""A function of the engine that an observer wraps."""

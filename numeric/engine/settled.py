@@ -17,10 +17,10 @@ from lrp_axioms.numeric.engine.marks import (
     is_parameter,
     mark,
 )
-from lrp_axioms.numeric.engine.protocol import Rules
+from lrp_axioms.numeric.engine.rulebook import Rulebook
 
 
-def run(engine: Rules, use: Use, kind: str = kinds.BILINEAR) -> Any:
+def run(engine: Rulebook, use: Use, kind: str = kinds.BILINEAR) -> Any:
     """Calls a function on settled arguments, and on parameters without their gradient."""
     _, func, args, kwargs, _ = use
     ready = [x if type(x) in PLAIN else _settle_argument(engine, x, kind) for x in args]
@@ -29,7 +29,7 @@ def run(engine: Rules, use: Use, kind: str = kinds.BILINEAR) -> Any:
     return func(*ready, **{key: _settle_argument(engine, x, kind) for key, x in kwargs.items()})
 
 
-def _settle_argument(engine: Rules, x: Any, kind: str) -> Any:
+def _settle_argument(engine: Rulebook, x: Any, kind: str) -> Any:
     if isinstance(x, Tensor):
         if x.requires_grad and is_parameter(x):
             return x.detach()
@@ -39,7 +39,7 @@ def _settle_argument(engine: Rules, x: Any, kind: str) -> Any:
     return x
 
 
-def run_in_one_format(engine: Rules, use: Use) -> Any:
+def run_in_one_format(engine: Rulebook, use: Use) -> Any:
     """Runs a function that takes one format: beside float64 activations constants are widened."""
     if use.carrying[0].dtype == torch.float64:
         named = {key: _widen(x) for key, x in use.kwargs.items()}

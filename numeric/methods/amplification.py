@@ -17,7 +17,7 @@ from lrp_axioms.numeric.engine import packed
 from lrp_axioms.numeric.engine.calls import Use
 from lrp_axioms.numeric.engine.engine import Propagation
 from lrp_axioms.numeric.engine.marks import MARK, carries, exchanged, is_curved
-from lrp_axioms.numeric.engine.protocol import Step
+from lrp_axioms.numeric.engine.rulebook import Step
 from lrp_axioms.numeric.methods.lrp import lrp
 from lrp_axioms.numeric.methods.mask_relevance import GRADIENTS
 from lrp_axioms.numeric.models.batches import Batch

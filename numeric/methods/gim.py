@@ -15,7 +15,7 @@ from lrp_axioms.numeric.engine import operations as does
 from lrp_axioms.numeric.engine.calls import Use
 from lrp_axioms.numeric.engine.entry import of_tokens
 from lrp_axioms.numeric.engine.marks import Function
-from lrp_axioms.numeric.engine.protocol import Rules
+from lrp_axioms.numeric.engine.rulebook import Rulebook
 from lrp_axioms.numeric.methods.lrp import check_gradient, check_leaves
 from lrp_axioms.numeric.models.batches import Batch
 from lrp_axioms.numeric.targets.readout import Found, Readout
@@ -58,7 +58,7 @@ def gim(
         yield Found(relevance, each.target, logit.detach(), {})
 
 
-def _softmax(temperature: float, engine: Rules, use: Use) -> Tensor:
+def _softmax(temperature: float, engine: Rulebook, use: Use) -> Tensor:
     use = handlers.in_own_dtype(use)
     return handlers.softmax(engine, use._replace(func=partial(_warm, temperature, use.func)))
 
