@@ -21,7 +21,7 @@ from lrp_axioms.numeric.engine.at_output import MASKED
 from lrp_axioms.numeric.engine.attention import Operands
 from lrp_axioms.numeric.engine.calls import Call, Called, Use
 from lrp_axioms.numeric.engine.engine import Propagation
-from lrp_axioms.numeric.engine.marks import Args, Function, Kwargs, Weights, marked
+from lrp_axioms.numeric.engine.marks import WEIGHTS, Args, Function, Kwargs, Weights, marked
 from lrp_axioms.numeric.engine.refusals import NO_GRADIENT
 from lrp_axioms.numeric.engine.rulebook import Rulebook
 
@@ -190,7 +190,9 @@ class Attending:
         out = handlers.softmax(engine, use)
         seen = Explicit.of(out, use.args, use.kwargs, self.places.describe())
         self.all.append(seen)
-        return marked(out, Weights.of(seen.readouts))
+        weights = Weights(WEIGHTS)
+        weights.readouts = seen.readouts
+        return marked(out, weights)
 
     def attention(self, engine: Rulebook, use: Use) -> Tensor:
         found = attention.operands(engine, use)

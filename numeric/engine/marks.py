@@ -1,6 +1,7 @@
 """Marks on tensors: facts about a tensor while a model runs under propagation rules."""
 
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, field
 from typing import Any, TypeGuard
 
 import torch
@@ -45,13 +46,8 @@ class Weights(str):
 
     readouts: list[GradientEdge]
 
-    @classmethod
-    def of(cls, readouts: list[GradientEdge]) -> "Weights":
-        what = cls(WEIGHTS)
-        what.readouts = readouts
-        return what
 
-
+@dataclass(eq=False, slots=True)
 class Chain:
     """The mark of an elementwise function of the tensor ``root``, in whatever steps it is spelled.
 
@@ -63,29 +59,18 @@ class Chain:
     written into the values of the function, such as through a view of ``settled``.
     """
 
-    __slots__ = (
-        "curved", "exponential", "floor", "key", "made", "places", "replay", "root", "settled",
-        "shifts", "uses", "version",
-    )  # fmt: skip
-
-    def __init__(
-        self,
-        root: Tensor,
-        replay: Callable[[Tensor], Tensor],
-        key: Key,
-        *,
-        curved: bool,
-        version: int,
-    ) -> None:
-        self.root, self.replay, self.key, self.curved = root, replay, key, curved
-        self.version = version
-        self.made = 0  # version of the marked tensor when it got this mark
-        self.settled: Tensor | None = None
-        self.places: Sequence[Operation] = []  # places where it was computed, if they are needed
-        self.uses = 0
-        self.exponential = False  # whether it is one of its root, behind linear steps alone
-        self.floor = False  # whether it is only a lower limit of a tensor that is no function
-        self.shifts = False  # whether it is a sum and may be the root of the next function
+    root: Tensor
+    replay: Callable[[Tensor], Tensor]
+    key: Key
+    curved: bool = field(kw_only=True)
+    version: int = field(kw_only=True)
+    made: int = 0  # version of the marked tensor when it got this mark
+    settled: Tensor | None = None
+    places: Sequence[Operation] = ()  # places where it was computed, if they are needed
+    uses: int = 0
+    exponential: bool = False  # whether it is one of its root, behind linear steps alone
+    floor: bool = False  # whether it is only a lower limit of a tensor that is no function
+    shifts: bool = False  # whether it is a sum and may be the root of the next function
 
     @property
     def stale(self) -> bool:
@@ -130,25 +115,22 @@ class Chain:
         return torch.where(above + value == 0, 0, above)
 
 
+@dataclass(eq=False, slots=True)
 class Summed:
     """The mark of a sum over entries of a function, such as the mean square in norms."""
 
-    __slots__ = ("chain",)
-
-    def __init__(self, chain: Chain) -> None:
-        self.chain = chain
+    chain: Chain
 
 
+@dataclass(eq=False, slots=True)
 class Cut:
     """The mark of a tensor where the function ``chain`` was cut to be looked at.
 
     ``met`` is called if the rest of the function reads its root as well: its rule was for all.
     """
 
-    __slots__ = ("chain", "met")
-
-    def __init__(self, chain: Chain, met: Callable[[], object]) -> None:
-        self.chain, self.met = chain, met
+    chain: Chain
+    met: Callable[[], object]
 
     def shifts(self) -> bool:
         """Decides whether the cut function is not 0 at 0: its value at 0 then absorbs relevance."""
