@@ -9,7 +9,7 @@ from torch import Tensor, nn
 from transformers import PreTrainedModel, PreTrainedTokenizerBase
 
 from lrp_axioms.axioms.composites import Composite
-from lrp_axioms.numeric.engine import packed, scope
+from lrp_axioms.numeric.engine import packed
 from lrp_axioms.numeric.engine.blocks import outside
 from lrp_axioms.numeric.engine.engine import Propagation
 from lrp_axioms.numeric.methods import amplification, padding
@@ -289,4 +289,4 @@ def propagation(
     check_no_wrapper(model)
     check_code(model)
     packed.check(model)
-    return scope.applied(model, composite_of(method, None)[1], eps=epsilon)
+    return Propagation(model, composite_of(method, None)[1], eps=epsilon)

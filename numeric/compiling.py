@@ -20,8 +20,7 @@ from transformers import PreTrainedModel
 
 from lrp_axioms.axioms.composites import Composite
 from lrp_axioms.numeric.attribution import run_method
-from lrp_axioms.numeric.engine.rules import wide
-from lrp_axioms.numeric.engine.scope import check_stabiliser
+from lrp_axioms.numeric.engine.rules import check_stabiliser, wide
 from lrp_axioms.numeric.methods.lrp import check_share, lrp
 from lrp_axioms.numeric.methods.options import composite_of
 from lrp_axioms.numeric.models import heads

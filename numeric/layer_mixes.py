@@ -22,7 +22,7 @@ from torch import Tensor, nn
 from transformers import PreTrainedModel, PreTrainedTokenizerBase
 
 from lrp_axioms.axioms.composites import Composite
-from lrp_axioms.numeric.engine import packed, scope
+from lrp_axioms.numeric.engine import packed
 from lrp_axioms.numeric.engine.blocks import outside
 from lrp_axioms.numeric.engine.engine import Propagation
 from lrp_axioms.numeric.layer_factors import Factors, groups, projections, without_attention_step
@@ -148,7 +148,7 @@ def _forward(
 ) -> tuple[Propagation, list[dict[str, Cut]], Rows]:
     """Runs one forward pass, cut at ``layers``; attention steps keep the plain gradient."""
     twin = patches.twin(packed.unpack(model))
-    applied = scope.applied(twin, without_attention_step(composite))
+    applied = Propagation(twin, without_attention_step(composite))
     # Hooks that stayed would hold the twin, and the twin the hooks, with the graph between them.
     once = readout.one_draw(twin, batch)
     with once, ExitStack() as hooks, applied as rules, torch.enable_grad():

@@ -15,9 +15,9 @@ from lrp_axioms.numeric.auditing import ledger as ledgers
 from lrp_axioms.numeric.auditing.accounts import Audit, Start, account, refuse
 from lrp_axioms.numeric.auditing.capture import Capture, capture
 from lrp_axioms.numeric.auditing.named_tensors import of_tensors
-from lrp_axioms.numeric.engine import scope
 from lrp_axioms.numeric.engine.blocks import outside
 from lrp_axioms.numeric.engine.entry import of_tokens
+from lrp_axioms.numeric.engine.rules import check_stabiliser
 from lrp_axioms.numeric.methods.amplification import amplified, tested
 from lrp_axioms.numeric.methods.image_relevance import by_patch
 from lrp_axioms.numeric.methods.options import composite_of
@@ -54,7 +54,7 @@ def audit(
         return of_tensors(model, inputs, method, epsilon=epsilon, **named)
     clock = {"capture": time.perf_counter()}
     _, composite, _ = composite_of(method, None)
-    scope.check_stabiliser(epsilon)
+    check_stabiliser(epsilon)
     batch = prepare(model, inputs, targets=[target])
     refuse(model)
     _one_text(batch)

@@ -13,8 +13,8 @@ from lrp_axioms.numeric.auditing.accounts import Audit, account, refuse
 from lrp_axioms.numeric.auditing.capture import Capture, finish
 from lrp_axioms.numeric.auditing.draft import FIXED, WORD
 from lrp_axioms.numeric.auditing.recorder import Recorder
-from lrp_axioms.numeric.engine import scope
 from lrp_axioms.numeric.engine.blocks import outside
+from lrp_axioms.numeric.engine.rules import check_stabiliser
 from lrp_axioms.numeric.methods.named_tensors import unreached
 from lrp_axioms.numeric.methods.options import composite_of
 from lrp_axioms.numeric.methods.tensor_runs import (
@@ -46,7 +46,7 @@ def of_tensors(
     """
     clock = {"capture": time.perf_counter()}
     _, composite, _ = composite_of(method, None)
-    scope.check_stabiliser(epsilon)
+    check_stabiliser(epsilon)
     if said := [*odd_arguments(of, read, axes)]:
         raise ValueError("\n".join(said))
     refuse(module)

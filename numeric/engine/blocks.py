@@ -3,7 +3,6 @@
 import threading
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
-from types import TracebackType
 from typing import Any, Self
 
 import torch
@@ -36,13 +35,8 @@ class Block(TorchFunctionMode):
         super().__enter__()  # type: ignore[no-untyped-call]  # torch has no types here
         return self
 
-    def __exit__(
-        self,
-        kind: type[BaseException] | None,
-        error: BaseException | None,
-        trace: TracebackType | None,
-    ) -> None:
-        super().__exit__(kind, error, trace)  # type: ignore[no-untyped-call]  # torch has no types here
+    def __exit__(self, *raised: Any) -> None:
+        super().__exit__(*raised)  # type: ignore[no-untyped-call]  # torch has no types here
         INNERMOST.block = self.around
 
     @property

@@ -7,7 +7,6 @@ changed, and other threads do not see the rules.
 
 from collections.abc import Callable
 from functools import partial
-from types import TracebackType
 from typing import Any, Self
 
 import torch
@@ -16,7 +15,7 @@ from torch.autograd.graph import saved_tensors_hooks
 
 from lrp_axioms.axioms import kinds
 from lrp_axioms.axioms.composites import Composite
-from lrp_axioms.numeric.engine import attention, handlers
+from lrp_axioms.numeric.engine import attention, handlers, rules
 from lrp_axioms.numeric.engine import operations as does
 from lrp_axioms.numeric.engine.blocks import INNERMOST, Block
 from lrp_axioms.numeric.engine.calls import (
@@ -62,12 +61,16 @@ RESHAPES = ("unsqueeze_", "squeeze_", "transpose_")  # change a tensor in place,
 
 
 class Propagation(Block):
-    """Applies the rules of ``composite`` at every torch function that ``model`` calls.
+    """Opens a block where ``model`` runs under the propagation rules of ``composite``.
 
-    ``turns``: rotary position keeps half of the relevance of queries and keys, noted by layer.
-    On leaving the block raises UnassignedOperation that lists every function and every operation
-    without a rule, and ValueError for overrides of ``composite`` that no operation met, unless
-    this is a ``part`` of a pass.
+    The model's outputs inside are its usual ones, and the gradient of a logit with respect
+    to ``entries.all[0].embedding`` is ``relevance / embedding``.  With ``eps == 0`` attention runs
+    on whatever kernel the model is set to.  With ``turns`` rotary position keeps half of the
+    relevance of queries and keys, noted in ``turned``; without it rotation is a fixed linear map.
+    Activations in float64 stay in float64, where stock code would pass through float32.
+    Raises ValueError (bad ``eps``); on leaving the block UnassignedOperation, with every function
+    and every operation without a rule, and ValueError if ``composite`` names a layer or module
+    without operations, unless this is a ``part`` of a pass.
     """
 
     def __init__(
@@ -81,6 +84,8 @@ class Propagation(Block):
         places: Places | None = None,
     ) -> None:
         super().__init__()
+        floats = (x.dtype for x in model.parameters() if x.is_floating_point())
+        rules.check_stabiliser(eps, next(floats, torch.float32))
         self.model: Any = model
         self.turns, self.part = turns, part
         self.places = places or Places(model)
@@ -117,18 +122,13 @@ class Propagation(Block):
             self.observe(called=self.watch.called)
         return super().__enter__()
 
-    def __exit__(
-        self,
-        kind: type[BaseException] | None,
-        error: BaseException | None,
-        trace: TracebackType | None,
-    ) -> None:
-        super().__exit__(kind, error, trace)
+    def __exit__(self, *raised: Any) -> None:
+        super().__exit__(*raised)
         while self.observed:  # a circle of references would keep the graph
             owner, name = self.observed.pop()
             vars(owner).pop(name, None)
-        self.book.end(self.model, error)
-        if error is None and not self.part:
+        self.book.end(self.model, raised[1])
+        if raised[1] is None and not self.part:
             self.book.check()
             self.turned.check()
 

@@ -7,6 +7,7 @@ relevance of any tensor is ``tensor * c``.  The softmax rule (Eq. 5) is then the
 """
 
 from collections.abc import Callable, Sequence
+from numbers import Real
 from typing import Any
 
 import torch
@@ -17,6 +18,24 @@ from torch.nn import functional
 def stabilize(z: Tensor, eps: float) -> Tensor:
     """Returns ``z + eps * sign(z)`` with sign(0) = +1."""
     return torch.where(z >= 0, z + eps, z - eps)
+
+
+def check_stabiliser(eps: Any, dtype: torch.dtype = torch.float64) -> None:
+    """Raises ValueError unless ``eps`` is 0 or well above subnormal numbers."""
+    real = isinstance(eps, Real) and not isinstance(eps, bool)
+    if not real or not 0 <= eps < (2**63 if isinstance(eps, int) else float("inf")):
+        raise ValueError(
+            f"eps={eps!r} ({type(eps).__name__}): the stabiliser must be finite and >= 0; "
+            "pass eps=0 for the limit"
+        )
+    if eps == 0:
+        return
+    number = torch.finfo(torch.promote_types(dtype, torch.float32))  # as in ``wide``
+    if eps < (least := number.tiny / number.eps):
+        raise ValueError(
+            f"eps={eps!r}: in {number.dtype} the stabiliser must be 0 or at least {least:.0e}, "
+            "because processors may take numbers near it for 0; pass eps=0 for the limit, or more"
+        )
 
 
 class _Scale(torch.autograd.Function):

@@ -18,8 +18,8 @@ from torch import Tensor, nn
 from transformers import PreTrainedModel, PreTrainedTokenizerBase
 
 from lrp_axioms.axioms.composites import GRADIENT_X_INPUT, Composite
-from lrp_axioms.numeric.engine import scope
 from lrp_axioms.numeric.engine.blocks import outside
+from lrp_axioms.numeric.engine.engine import Propagation
 from lrp_axioms.numeric.methods.options import composite_of
 from lrp_axioms.numeric.models.batches import Batch
 from lrp_axioms.numeric.models.checks import own_failures
@@ -222,7 +222,7 @@ class _Text:
 
         for path in paths:
             model.get_submodule(path).register_forward_hook(partial(look, path))
-        with torch.enable_grad(), scope.applied(model, composite) as rules:
+        with torch.enable_grad(), Propagation(model, composite) as rules:
             rows = self.readout.run(model, self.batch.arguments(), settle=rules.end)
             (chosen,) = self.readout.targets
             xs = [outputs[path] for path in paths]

@@ -10,9 +10,10 @@ from torch import Tensor
 from transformers import PreTrainedModel
 
 from lrp_axioms.axioms.composites import GIM
-from lrp_axioms.numeric.engine import attention, handlers, packed, scope
+from lrp_axioms.numeric.engine import attention, handlers, packed
 from lrp_axioms.numeric.engine import operations as does
 from lrp_axioms.numeric.engine.calls import Use
+from lrp_axioms.numeric.engine.engine import Propagation
 from lrp_axioms.numeric.engine.entry import of_tokens
 from lrp_axioms.numeric.engine.marks import Function
 from lrp_axioms.numeric.engine.rulebook import Rulebook
@@ -38,7 +39,7 @@ def gim(
     if not real or not 0 < temperature < float("inf"):
         raise ValueError(f"temperature={temperature!r}: pass a finite number above 0, such as 2")
     model = packed.unpack(model)
-    rules = scope.applied(model, GIM)
+    rules = Propagation(model, GIM)
     warm = partial(_softmax, temperature)
     rules.handlers |= {does.SOFTMAX: warm, does.ATTENTION: attention.unfuse}
     with torch.enable_grad():

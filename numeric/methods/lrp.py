@@ -8,7 +8,7 @@ from torch import Tensor
 from transformers import PreTrainedModel
 
 from lrp_axioms.axioms.composites import Composite
-from lrp_axioms.numeric.engine import packed, scope
+from lrp_axioms.numeric.engine import packed
 from lrp_axioms.numeric.engine.engine import Propagation
 from lrp_axioms.numeric.engine.entry import of_tokens
 from lrp_axioms.numeric.methods import positions as position_shares
@@ -70,7 +70,7 @@ def lrp(
     if checkpoint:
         rules = _checkpointed(model, composite, epsilon, at=at, positions=positions)
     else:
-        rules = scope.applied(inside.model, composite, eps=epsilon, turns=turns)
+        rules = Propagation(inside.model, composite, eps=epsilon, turns=turns)
     with torch.enable_grad():
         with rules:
             rows = readout.run(rules.model, batch.arguments(), settle=rules.end)
@@ -137,7 +137,6 @@ def _checkpointed(
             f"checkpoint=True keeps nothing of the layers, and cannot give {', '.join(given)}: "
             "leave one of them out"
         )
-    scope.check_stabiliser(epsilon, model.dtype)
     return Checkpointed(model, composite, eps=epsilon)
 
 

@@ -11,7 +11,7 @@ from transformers import PreTrainedModel
 
 from lrp_axioms.axioms import kinds
 from lrp_axioms.axioms.composites import GRADIENT_X_INPUT, Composite
-from lrp_axioms.numeric.engine import packed, scope
+from lrp_axioms.numeric.engine import packed
 from lrp_axioms.numeric.engine.attended import Attended, Attending, Damping, rows_read
 from lrp_axioms.numeric.engine.engine import Propagation
 from lrp_axioms.numeric.methods import meetings
@@ -143,7 +143,7 @@ def run(
     composite: Composite,
     damping: Damping | None = None,
 ) -> tuple[Propagation, list[Attended], Rows]:
-    rules = scope.applied(model, composite)
+    rules = Propagation(model, composite)
     seen = Attending(rules, damping).all
     with torch.enable_grad(), rules:
         rows = readout.run(model, batch.arguments(), settle=rules.end)

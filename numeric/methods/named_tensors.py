@@ -7,10 +7,9 @@ import torch
 from torch import Tensor, nn
 
 from lrp_axioms.axioms.composites import Composite
-from lrp_axioms.numeric.engine import scope
 from lrp_axioms.numeric.engine.blocks import outside
 from lrp_axioms.numeric.engine.engine import Propagation
-from lrp_axioms.numeric.engine.rules import wide
+from lrp_axioms.numeric.engine.rules import check_stabiliser, wide
 from lrp_axioms.numeric.methods.options import composite_of
 from lrp_axioms.numeric.methods.tensor_runs import (
     check_alone,
@@ -55,7 +54,7 @@ def of_tensors(
     UnassignedOperation (all functions without a rule).
     """
     name, composite, _ = composite_of(method, None)
-    scope.check_stabiliser(epsilon, torch.float32)
+    check_stabiliser(epsilon, torch.float32)
     if said := [*odd_arguments(of, read, axes)]:
         raise ValueError("\n".join(said))
     with outside(), torch.inference_mode(mode=False), torch.enable_grad():

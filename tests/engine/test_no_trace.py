@@ -12,8 +12,8 @@ from transformers import BertForSequenceClassification, CLIPConfig
 from axioms import kinds
 from axioms.composites import ATTNLRP, CP_LRP, Composite, bypass_softmax
 from numeric import attribute
-from numeric.engine import scope
 from numeric.engine.calls import call_of, foreign
+from numeric.engine.engine import Propagation
 from numeric.methods.catalogue import METHODS
 from numeric.models import patches
 from tests.census.build import build
@@ -96,7 +96,7 @@ def test_two_models_with_one_config_do_not_influence_each_other(tiny, batch):
     assert other.config is tiny.config
     want, before = plain_gradient(other), snapshot(other)
     alone = attribute(other, batch, "attnlrp", 0).relevance
-    with scope.applied(tiny, CP_LRP, eps=0.1):
+    with Propagation(tiny, CP_LRP, eps=0.1):
         tiny(**batch)
         assert_same(before, snapshot(other))
         with ThreadPoolExecutor(1) as pool:  # the rules hold in this thread alone

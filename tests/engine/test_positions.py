@@ -12,7 +12,7 @@ import torch
 
 from axioms.composites import ATTNLRP, Composite
 from numeric import attribute
-from numeric.engine import scope
+from numeric.engine.engine import Propagation
 from numeric.methods import positions
 from numeric.reference import rules
 from tests.census.build import CAUSAL, with_inputs
@@ -70,7 +70,7 @@ def test_what_is_added_to_words_splits_the_relevance_of_the_embedding(name):
 def test_position_and_token_type_are_what_bert_looks_up():
     model, batch = cases.tiny_bert(), cases.tiny_batch()
     got = signed(model, batch)
-    with scope.applied(model, ATTNLRP) as rules, torch.enable_grad():
+    with Propagation(model, ATTNLRP) as rules, torch.enable_grad():
         logits = model(**batch).logits.gather(1, got.target[:, None])
     (c,) = torch.autograd.grad(logits.sum(), rules.entries.only.embedding)
     tables = model.bert.embeddings
@@ -85,7 +85,7 @@ def test_token_types_that_gpt2_looks_up_among_words_are_no_words():
     model, batch = cases.family("gpt2")
     types = torch.tensor([[4, 4, 4, 9, 9, 9], [4, 9, 9, 9, 0, 0]])
     table = model.transformer.wpe.weight.detach()
-    with scope.applied(model, ATTNLRP) as rules, torch.enable_grad():
+    with Propagation(model, ATTNLRP) as rules, torch.enable_grad():
         model(**batch, token_type_ids=types)
     torch.testing.assert_close(rules.entries.only.parts()["position"], table[:6].expand(2, -1, -1))
 
@@ -115,7 +115,7 @@ def by_messages(model, batch):
         attention.o_proj.register_forward_pre_hook(lambda _, args: kept.update(o=args[0])),
     ]
     with (
-        scope.applied(model, ATTNLRP, turns=True),
+        Propagation(model, ATTNLRP, turns=True),
         torch.enable_grad(),
     ):
         logits = model(**batch).logits

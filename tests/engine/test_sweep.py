@@ -11,7 +11,7 @@ from axioms.composites import ATTNLRP, CP_LRP, IDENTITY_SOFTMAX, Composite, bypa
 from benchmarks.experiments import rows, text
 from numeric import attribute
 from numeric import layer_mixes as sweep
-from numeric.engine import scope
+from numeric.engine.engine import Propagation
 from numeric.methods import amplification
 from tests.support import cases, one_by_one
 from tests.support.traces import assert_same, contains, failing, snapshot, watch
@@ -200,7 +200,7 @@ def test_the_model_is_as_it_was_also_after_an_exception(tiny, batch):
     with torch.inference_mode():
         again = sweep.sweep(tiny, batch, every_mix(2)).relevance
     assert torch.equal(first, again)
-    with scope.applied(tiny, ATTNLRP):
+    with Propagation(tiny, ATTNLRP):
         assert torch.equal(first, sweep.sweep(tiny, batch, every_mix(2)).relevance)
 
 

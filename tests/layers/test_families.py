@@ -8,7 +8,7 @@ from transformers.models.gemma4 import modeling_gemma4
 from axioms import kinds
 from axioms.composites import ATTNLRP, CP_LRP, GRADIENT_X_INPUT, Composite, bypass_softmax
 from numeric import attribute
-from numeric.engine import scope
+from numeric.engine.engine import Propagation
 from numeric.methods.catalogue import METHODS
 from tests.census.build import CAUSAL, with_inputs
 from tests.census.measure import conditions
@@ -29,7 +29,7 @@ def test_the_logits_are_those_of_the_stock_model(name):
         model, inputs = cases.family(name)
         model = model.to(dtype)
         for composite in COMPOSITES.values():
-            with scope.applied(model, composite) as tap:
+            with Propagation(model, composite) as tap:
                 logits = tap.model(**inputs).logits
             close(logits, model(**inputs).logits, tolerance=tolerance)
 
@@ -92,7 +92,7 @@ def test_a_root_that_is_spelled_as_a_power_is_held_as_any_deviation(monkeypatch,
 def kinds_of(model, inputs):
     """Kinds of the operations that run; a composite with a layer of its own notes them."""
     noting = Composite("noting", CP_LRP.rules, layers={0: {}})
-    with scope.applied(model, noting) as rules:
+    with Propagation(model, noting) as rules:
         model(**inputs)
     return {operation.kind for operation in rules.book.recorded}
 

@@ -12,8 +12,9 @@ from axioms.composites import GRADIENT_X_INPUT, UnassignedOperation
 from benchmarks.research.speed.usage import peak_memory
 from benchmarks.running.timing import random_text
 from numeric import attribute, attribute_each
-from numeric.engine import attended, scope
+from numeric.engine import attended
 from numeric.engine.attended import Attending, Fused
+from numeric.engine.engine import Propagation
 from numeric.methods import meetings
 from numeric.targets import logit, span
 from tests.census.build import CAUSAL, CLASSES, IMAGES, build, inputs, with_inputs
@@ -181,7 +182,7 @@ def test_rows_that_are_computed_a_few_at_a_time_bound_the_memory(monkeypatch):
 @pytest.mark.parametrize("name", ["bert", "llama", "gpt2"])
 def test_fused_attention_stays_fused(name):
     model, batch = cases.family(name)
-    rules = scope.applied(model, GRADIENT_X_INPUT)
+    rules = Propagation(model, GRADIENT_X_INPUT)
     seen = Attending(rules).all
     with rules:
         model(**batch)
