@@ -102,8 +102,7 @@ class Entries:
         self.all.append(entry)
         if pixels:
             entry.place = pixel_maps.numbered(leaf, entry.channels)
-        self._follow(embedding, entry, 0, entry.word, None, entry.place)
-        return embedding
+        return self._follow(Rising(embedding, entry, 0, entry.word, None, entry.place))
 
     def _is_table(self, weight: Any) -> bool:
         """Decides whether ``weight`` is the table of words, which some models compute anew."""
@@ -168,7 +167,7 @@ class Entries:
                 return out
             marked(out, None)  # functions of it begin here, where relevance is read
             if call.role == CAST:
-                return self._follow(out, entry, each.grown, word, token_type, place, moved=moved)
+                return self._follow(Rising(out, entry, each.grown, word, token_type, place, moved))
             moved = moved or (moves and call.name not in ("clone", "contiguous"))
             with torch.no_grad():
                 if moves and place is not None:
@@ -184,30 +183,20 @@ class Entries:
         # A moved embedding is read where it was; a token that is put before patches counts.
         longer = entry.ids is None and out.ndim < 4 and out.numel() > entry.embedding.numel()
         if moves and (again or not longer):
-            return self._follow(out, entry, each.grown, word, token_type, place, moved=moved)
+            return self._follow(Rising(out, entry, each.grown, word, token_type, place, moved))
         entry.grow(out, word, token_type, place, eps)
-        return self._follow(out, entry, len(entry.older), word, token_type, place, moved=moved)
+        return self._follow(Rising(out, entry, len(entry.older), word, token_type, place, moved))
 
-    def _follow(
-        self,
-        out: Tensor,
-        entry: Entry,
-        grown: int,
-        word: Tensor,
-        token_type: Tensor | None,
-        place: Tensor | None,
-        *,
-        moved: bool = False,
-    ) -> Tensor:
-        self.rising[id(out)] = Rising(out, entry, grown, word, token_type, place, moved)
-        return out
+    def _follow(self, each: Rising) -> Tensor:
+        self.rising[id(each.tensor)] = each
+        return each.tensor
 
     def wrote(self, x: Tensor, value: Tensor) -> None:
         """Follows ``x`` as the value that is written into it."""
         each = self.rising.pop(id(value), None)
         self.rising.pop(id(x), None)
         if each:
-            self.rising[id(x)] = replace(each, tensor=x)
+            self._follow(replace(each, tensor=x))
 
     def _stabiliser(self, engine: Rulebook) -> float:
         """Returns epsilon, or 0 if sums have another rule; it acts on relevance before the sum."""
@@ -229,7 +218,7 @@ class Entries:
         entry.grow(out, word, token_type, None, eps)
         least = min(each.grown for each in found)  # all between it and the sum lacks a path
         entry.older[least:] = [entry.older[least]] * (len(entry.older) - least)
-        return self._follow(out, entry, len(entry.older), word, token_type, None)
+        return self._follow(Rising(out, entry, len(entry.older), word, token_type, None))
 
     def _used_again(
         self, engine: Rulebook, handler: Handler, use: Use, found: Sequence[Rising]
