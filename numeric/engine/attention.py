@@ -98,7 +98,7 @@ def apply_factors(engine: Rulebook, found: Operands) -> Tensor:
     value = rules.scale(value, factors[2])
     if value_only.knows(query, key, causal=given.get("is_causal")):
         scaling = given.get("scale") or query.shape[-1] ** -0.5
-        return value_only.read_out(call, query.detach(), key.detach(), value, mask, scaling)
+        return value_only.ReadOut.apply(call, query.detach(), key.detach(), value, mask, scaling)
     return call(query.detach(), key.detach(), value)
 
 

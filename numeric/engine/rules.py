@@ -78,28 +78,18 @@ def _slope(x: Tensor, y: Tensor, slope_at_zero: float | Tensor) -> Tensor:
 
 
 class _InPlaceOf(torch.autograd.Function):
+    """Gives ``z`` the gradient of ``x @ weight.T``, and that of ``x`` if there is no weight."""
+
     apply: Callable[..., Tensor]
 
     @staticmethod
-    def forward(ctx: Any, y: Tensor, value: Tensor) -> Tensor:
-        return y.detach()
-
-    @staticmethod
-    def backward(ctx: Any, c: Tensor) -> tuple[None, Tensor]:
-        return None, c
-
-
-class _Quantised(torch.autograd.Function):
-    apply: Callable[..., Tensor]
-
-    @staticmethod
-    def forward(ctx: Any, z: Tensor, x: Tensor, weight: Tensor) -> Tensor:
+    def forward(ctx: Any, z: Tensor, x: Tensor, weight: Tensor | None) -> Tensor:
         ctx.weight = weight
         return z.detach()
 
     @staticmethod
     def backward(ctx: Any, c: Tensor) -> tuple[None, Tensor, None]:
-        return None, c @ ctx.weight.dequantize().to(c.dtype), None
+        return None, c if ctx.weight is None else c @ ctx.weight.dequantize().to(c.dtype), None
 
 
 class HeldLayerNorm(torch.autograd.Function):
@@ -143,7 +133,7 @@ def scale_each(xs: Sequence[Tensor], factors: Sequence[float | Tensor]) -> tuple
 
 def in_place_of(y: Tensor, value: Tensor) -> Tensor:
     """Returns ``value`` in the memory of ``y``, which has equal entries."""
-    return _InPlaceOf.apply(y.detach(), value)
+    return _InPlaceOf.apply(y.detach(), value, None)
 
 
 def wide(x: Tensor) -> Tensor:
@@ -170,7 +160,7 @@ def quantised(z: Tensor, x: Tensor, weight: Tensor) -> Tensor:
 
     ``weight`` stays in few bits until the backward pass needs it.
     """
-    return _Quantised.apply(z.detach(), x, weight)
+    return _InPlaceOf.apply(z.detach(), x, weight)
 
 
 def bilinear_epsilon(o: Tensor, *, eps: float) -> Tensor:

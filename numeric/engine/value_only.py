@@ -18,7 +18,12 @@ Run = Callable[[Tensor, Tensor, Tensor], Tensor]
 """A kernel of attention: (query, key, value) -> output."""
 
 
-class _ReadOut(torch.autograd.Function):
+class ReadOut(torch.autograd.Function):
+    """Applies ``run(query, key, value)``, and gives a cotangent to V, but none to Q and K.
+
+    query, key, value: (batch, head, token, channel) -> (batch, token, head, channel)
+    """
+
     apply: Callable[..., Tensor]
 
     @staticmethod
@@ -69,19 +74,9 @@ def weights(query: Tensor, key: Tensor, mask: Tensor | None, scaling: float) -> 
 
 
 def knows(query: Tensor, key: Tensor, *, causal: bool | None) -> bool:
-    """Decides whether ``read_out`` can stand for the fused kernel: on CPU, in float32 or wider.
+    """Decides whether ``ReadOut`` can stand for the fused kernel: on CPU, in float32 or wider.
 
     Every head of queries must have its own keys, and causality must show in the mask.
     """
     plain = query.ndim == 4 and query.shape[:2] == key.shape[:2] and not causal
     return plain and query.device.type == "cpu" and query.dtype in EXACT
-
-
-def read_out(
-    run: Run, query: Tensor, key: Tensor, value: Tensor, mask: Tensor | None, scaling: float
-) -> Tensor:
-    """Returns ``run(query, key, value)``, and gives a cotangent to V, but none to Q and K.
-
-    query, key, value: (batch, head, token, channel) -> (batch, token, head, channel)
-    """
-    return _ReadOut.apply(run, query, key, value, mask, scaling)
