@@ -210,9 +210,8 @@ def run_method(
             for target, each in zip(readout.targets if composite else [], found, strict=False):
                 one: Readout = replace(readout, targets=[target])
                 options = {key: used[key] for key in WARNING_OPTIONS if key in used}
-                amplification.warn(
-                    model, batch, one, composite, each.relevance, each.logit, **options
-                )
+                given = composite, each.relevance, each.logit
+                amplification.warn(model, batch, one, [given], **options)
             return found
 
 

@@ -105,7 +105,7 @@ def sweep(
     relevance = relevance * (batch.attention_mask == 1)
     with outside(), torch.inference_mode(mode=False), off:
         each = zip(composites, relevance, logit, strict=True)
-        amplification.warn_of_each(model, batch, readout, each, share)
+        amplification.warn(model, batch, readout, each, share=share)
     (chosen,) = readout.targets
     return Sweep(relevance, chosen.target, logit, logit - relevance.sum(dim=2))
 

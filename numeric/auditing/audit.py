@@ -65,11 +65,10 @@ def audit(
     start: Callable[[np.ndarray], Start] = lambda logits: _start(chosen, captured.rows, logits)
     found = account(model, captured, own, composite, start, epsilon=epsilon, clock=clock)
     relevance, patches = _by_token(captured, found["ledger"], batch)
-    given = torch.from_numpy(relevance)[None], torch.tensor([found["logit"]], device="cpu")
+    logit = torch.tensor([found["logit"]], device="cpu")
+    each = [(composite, torch.from_numpy(relevance)[None], logit)]
     with outside(), torch.autocast(batch.device.type, enabled=False):
-        find = partial(
-            amplified, model, batch, readout, composite, *given, epsilon=epsilon, share="word"
-        )
+        find = partial(amplified, model, batch, readout, each, epsilon=epsilon, share="word")
         if said := tested(find):
             found["notes"] = (*found["notes"], said)
     return Audit(target=chosen.target[0].tolist(), relevance=relevance, patches=patches, **found)

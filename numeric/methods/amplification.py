@@ -51,7 +51,7 @@ def left_out() -> Iterator[None]:
 
 
 def warn(*given: Any, **options: Any) -> None:
-    """Warns once, for all rows that ``amplified`` finds."""
+    """Warns once, for all rows and composites that ``amplified`` finds."""
     if _left_out.get():
         return
     if said := tested(partial(amplified, *given, **options)):
@@ -66,55 +66,36 @@ def tested(find: Callable[[], str]) -> str:
         return f"relevance was not tested for amplification, for want of memory ({error})"
 
 
-def warn_of_each(
-    model: PreTrainedModel,
-    batch: Batch,
-    readout: Readout,
-    each: Iterable[tuple[Composite, Tensor, Tensor]],
-    share: str,
-) -> None:
-    """Warns once of all (composite, relevance, logit) that are amplified; tells where, for one."""
-    if _left_out.get():
-        return
-    known = sizes(model, batch, readout, share)
-
-    def find() -> str:
-        found = [(*given, rows) for given in each if (rows := amplified_rows(*given, known)).any()]
-        others = ", ".join(repr(composite.name) for composite, *_ in found[1:])
-        more = f"; so is relevance by {others}" if others else ""
-        return _told(model, batch, readout, *found[0]) + more if found else ""
-
-    if said := tested(find):
-        warn_caller(said, AmplifiedRelevance)
-
-
 def amplified(
     model: PreTrainedModel,
     batch: Batch,
     readout: Readout,
-    composite: Composite | None,
-    relevance: Tensor,
-    logit: Tensor,
+    each: Iterable[tuple[Composite, Tensor, Tensor]],
     *,
     epsilon: float = 0.0,
     share: str = "embedding",
     checkpoint: bool = False,
 ) -> str:
-    """Returns the warning about ``relevance``, (batch, token), of the one target, or "".
+    """Returns the warning about ``each``, or "": tells of all composites, and where for the first.
 
+    each: (composite, relevance (batch, token), logit (batch,)) of the one target
     Rows beyond ``BESIDE_LOGIT`` take a pass with norms held, rows beyond ``BESIDE_HELD`` a pass for
     gradient x input, and rows beyond ``BESIDE_GRADIENT`` a third, for the place, which takes the
     memory of all layers and is left out with ``checkpoint``.
     """
-    rows = beside_logit(relevance, logit)
-    if composite is None or not rows.any():
+    found = [(*given, beside_logit(*given[1:])) for given in each]
+    doubtful = torch.stack([rows for *_, rows in found]).any(dim=0)
+    if not doubtful.any():
         return ""
-    few = sizes(model, *_only(rows, batch, readout), share, checkpoint=checkpoint)
-    rows[rows.clone()] = amplified_rows(composite, relevance[rows], logit[rows], few)
-    if not rows.any():
+    known = sizes(model, *_only(doubtful, batch, readout), share, checkpoint=checkpoint)
+    for composite, relevance, logit, rows in found:
+        rows[doubtful] = amplified_rows(composite, relevance[doubtful], logit[doubtful], known)
+    found = [given for given in found if given[-1].any()]
+    if not found:
         return ""
-    given = composite, relevance, logit, rows, epsilon
-    return _told(model, batch, readout, *given, whole=not checkpoint)
+    others = ", ".join(repr(composite.name) for composite, *_ in found[1:])
+    more = f"; so is relevance by {others}" if others else ""
+    return _told(model, batch, readout, *found[0], epsilon, whole=not checkpoint) + more
 
 
 def beside_logit(relevance: Tensor, logit: Tensor) -> Tensor:
@@ -140,7 +121,7 @@ def _only(rows: Tensor, batch: Batch, readout: Readout) -> tuple[Batch, Readout]
 
 
 def amplified_rows(
-    composite: Composite | None,
+    composite: Composite,
     relevance: Tensor,
     logit: Tensor,
     known: Callable[[bool], Tensor | None],
@@ -151,7 +132,7 @@ def amplified_rows(
     """
     size = relevance.abs().sum(dim=1)
     rows = beside_logit(relevance, logit)
-    if composite is None or composite == GRADIENT_X_INPUT:
+    if composite == GRADIENT_X_INPUT:
         return torch.zeros_like(rows)
     for held, times in ((True, BESIDE_HELD), (False, BESIDE_GRADIENT)):  # the strictest first
         beside = known(held) if rows.any() else None
@@ -168,9 +149,9 @@ def _told(
     relevance: Tensor,
     logit: Tensor,
     rows: Tensor,
-    epsilon: float = 0.0,
+    epsilon: float,
     *,
-    whole: bool = True,
+    whole: bool,
 ) -> str:
     """Tells of the worst of the amplified ``rows``, and of the place where it happens."""
     size = relevance.abs().sum(dim=1)
