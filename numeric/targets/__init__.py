@@ -6,7 +6,7 @@ in it, so that a sum of many costs one backward pass:
     logit(7)                          # class 7, or the token 7 that follows the text
     logit(7, at=3)                    # the token 7 behind column 3; the tag 7 of column 3
     logit(7) - logit(8)               # a contrast: why 7 rather than 8
-        span(3, 6)                        # the text's own tokens 3, 4 and 5, each from earlier ones
+    span(3, 6)                        # the text's own tokens 3, 4 and 5, each from earlier ones
     answer(3, 5)                      # an answer that starts at token 3 and ends at token 5
     log_probability(7)                # in place of the logit
 
@@ -154,13 +154,9 @@ def _label(value: object) -> Labels:
         return value
     _check_size("label", value)
     row = value if isinstance(value, list | tuple) else ()
-    if {str} <= {*map(_kind, row)} <= {str, int}:
+    if {str} <= {str if isinstance(x, str) else type(x) for x in row} <= {str, int}:
         return tuple(row)
     return _numbers("label", value)
-
-
-def _kind(label: object) -> type:
-    return str if isinstance(label, str) else type(label)
 
 
 def names(term: Term) -> list[str]:
@@ -173,7 +169,12 @@ def _numbers(name: str, value: object) -> Numbers:
     if value is None:
         return None
     _check_size(name, value)
-    if not _is_row(found := _tensor(value)):
+    try:
+        found = value if isinstance(value, Tensor) else torch.as_tensor(value, device="cpu")
+    except (TypeError, ValueError, RuntimeError):  # neither numbers nor a table of numbers
+        found = torch.empty((), device="cpu")
+    no_number = found.is_floating_point() or found.is_complex() or found.dtype == torch.bool
+    if no_number or found.ndim > 1:
         raise ValueError(f"{name}={value!r}: pass None, an int, or one int per example")
     return tuple(found.tolist()) if found.ndim else int(found)
 
@@ -187,21 +188,6 @@ def _any_below(numbers: int | tuple[int, ...], others: int | tuple[int, ...]) ->
     """Decides whether one of ``numbers`` is below its counterpart; one int counts for all."""
     rows = torch.tensor(numbers), torch.tensor(others)
     return len({x.shape for x in rows if x.ndim}) < 2 and bool((rows[0] < rows[1]).any())
-
-
-def _tensor(value: object) -> Tensor:
-    if isinstance(value, Tensor):
-        return value
-    try:
-        return torch.as_tensor(value, device="cpu")
-    except (TypeError, ValueError, RuntimeError):  # neither numbers nor a table of numbers
-        return torch.empty((), device="cpu")
-
-
-def _is_row(x: Tensor) -> bool:
-    """Decides whether ``x`` is one whole number, or a row of them."""
-    whole = not (x.is_floating_point() or x.is_complex() or x.dtype == torch.bool)
-    return whole and x.ndim <= 1
 
 
 def problems(targets: Sequence[object], size: int) -> list[str]:

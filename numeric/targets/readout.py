@@ -134,27 +134,21 @@ class Readout:
 
         Raises ValueError for non-finite logits and for labels that the head does not have.
         """
-        found = [each.read(rows).detach() for each in self.targets]
-        real: list[bool | Tensor] = [
-            True if each.present is None else each.present[:, None] for each in self.targets
-        ]
-        for logits, among in zip(found, real, strict=True):
-            self._check_finite(logits, ~logits.isfinite() & among)
         chosen = []
-        for each, logits in zip(self.targets, found, strict=True):
+        for each in self.targets:
+            logits = each.read(rows).detach()
+            broken = ~logits.isfinite()
+            if each.present is not None:
+                broken = broken & each.present[:, None]
+            if examples := broken.flatten(1).any(dim=1).nonzero()[:, 0].tolist():
+                raise ValueError(
+                    f"non-finite logits in examples {examples}: {logits[broken][:8].tolist()}; "
+                    "check the weights, or load the model in float32"
+                )
             predicted = each.label == PREDICTED
             chosen.append(replace(each, label=logits.argmax(2).where(predicted, each.label)))
         self._check_labels(chosen, rows.logits.shape[2])
         return replace(self, targets=chosen)
-
-    def _check_finite(self, logits: Tensor, broken: Tensor) -> None:
-        examples = broken.flatten(1).any(dim=1).nonzero()[:, 0].tolist()
-        if examples:
-            worst = logits[broken]
-            raise ValueError(
-                f"non-finite logits in examples {examples}: {worst[:8].tolist()}; check the "
-                "weights, or load the model in float32"
-            )
 
     def _check_labels(self, chosen: Sequence[Chosen], size: int) -> None:
         """Refuses labels out of range, which on a GPU would end the process."""
