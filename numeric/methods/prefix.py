@@ -8,7 +8,6 @@ from transformers.cache_utils import DynamicLayer
 from lrp_axioms.numeric.methods.shared import OF_OTHER_CODE, Copies, Whole, first_keys
 from lrp_axioms.numeric.models import heads
 from lrp_axioms.numeric.models.batches import Batch
-from lrp_axioms.numeric.models.facts import ModelFacts
 from lrp_axioms.numeric.models.identity import is_stock
 from lrp_axioms.numeric.targets.chosen import Rows
 from lrp_axioms.numeric.targets.readout import Readout
@@ -35,6 +34,9 @@ def shorten(
     ``kept`` remembers it for later copies, and the tokens that earlier copies could have left out.
     Raises ValueError where a row that is read would have no column left to attend to.
     """
+    # The text of an image, or of an encoder and a decoder, is not the whole input.
+    if readout.head != heads.NEXT or batch.decoder_input_ids is not None or batch.mixed:
+        return None
     where, changed, tokens = plan["example"], plan["changed"], plan["changed"].shape[1]
     blind = _first_column(plan["seen"]) > readout.rows.amin(dim=1)[where]
     first, read = _first_column(changed), readout.rows.amax(dim=1)[where]
@@ -43,11 +45,13 @@ def shorten(
     price = 3.5 * batch.attention_mask.numel() + least(batch.device)
     kept.spared.append(spare := int((tokens - runs).sum()))
     pays = spare > least(batch.device) if kept.behind else sum(kept.spared) > price
-    known = not batch.mixed and (pays or blind.any())  # the text of an image is not the whole input
+    known = pays or blind.any()
     if known and not kept.behind:
         kept.behind.append(of_text(model, batch, readout))
     cache = kept.behind[0] if known else None
-    if blind.any() and (cache is not None or _is_causal(model, batch, readout)):
+    if blind.any() and (
+        cache is not None or any(getattr(x, "is_causal", False) for x in model.modules())
+    ):
         raise ValueError(
             "nothing is left to attend to, up to the first row that is read, in examples "
             f"{where[blind].unique().tolist()}: explain later tokens, such as span(2, end)"
@@ -72,8 +76,10 @@ def of_text(model: PreTrainedModel, batch: Batch, readout: Readout) -> DynamicCa
     another state than keys and values, or other positions change more than that.  Positions can
     differ in one text alone, because some models count them by the padding before them.
     """
-    one_text = readout.head == heads.NEXT and batch.decoder_input_ids is None
-    if not one_text or not is_stock(model) or _is_chunked(batch.facts):
+    # Tokens that begin a chunk see themselves alone, and nothing if left out.  Stock attention then
+    # reads all columns of a copy, and a shorter copy has fewer.
+    chunked = "chunked_attention" in (getattr(batch.facts.text, "layer_types", None) or ())
+    if chunked or not is_stock(model):
         return None
     cache = DynamicCache()
     try:
@@ -104,21 +110,6 @@ def run(
         inputs["token_type_ids"] = batch.token_type_ids[where, start:end]
     rows = rows[rows >= start]
     return Rows(heads.run(model, inputs, rows - start, of=heads.NEXT), rows)
-
-
-def _is_causal(model: PreTrainedModel, batch: Batch, readout: Readout) -> bool:
-    """Decides by the attributes of attention whether tokens attend to earlier tokens alone."""
-    one_text = readout.head == heads.NEXT and batch.decoder_input_ids is None and not batch.mixed
-    return one_text and any(getattr(x, "is_causal", False) for x in model.modules())
-
-
-def _is_chunked(facts: ModelFacts) -> bool:
-    """Decides whether tokens that begin a chunk see themselves alone, and nothing if left out.
-
-    Stock attention then reads all columns of a copy, and a shorter copy has fewer.
-    """
-    kinds = getattr(facts.text, "layer_types", None)
-    return "chunked_attention" in (kinds or ())
 
 
 def _has_all(layer: object, batch: Batch) -> bool:
