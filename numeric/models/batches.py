@@ -141,26 +141,24 @@ def last_column(present: Tensor) -> Tensor:
 def make_batch(model: PreTrainedModel, inputs: Mapping[str, Tensor], facts: ModelFacts) -> Batch:
     """Makes a Batch of ``inputs`` without structural problems, on the device of ``model``."""
     # Copies, because inference-mode tensors cannot be saved for a backward pass.
-    given = {key: _to(model, x).detach().clone() for key, x in inputs.items() if x is not None}
+    # Hooks that load weights from "meta" when they are used fetch the inputs there.
+    lazy = model.device.type == "meta"
+    given = {
+        key: (x if lazy else x.to(model.device)).detach().clone()
+        for key, x in inputs.items()
+        if x is not None
+    }
     if "input_ids" in given:
         mask = torch.ones_like(given["input_ids"])
     else:
         first, *_ = given.values()
         size = len(first), int(PIXELS in given)
         mask = torch.ones(size, dtype=torch.int64, device=first.device)
-    others = {} if {PIXELS, "input_ids"} - given.keys() else _others(given, facts)
+    others: dict[str, Tensor] = {}  # tensors without a field of Batch, such as sizes of images
+    if {PIXELS, "input_ids"} <= given.keys():
+        own = {*KEYS, DECODER, PIXELS} - {"token_type_ids" if facts.token_types is None else ""}
+        others = {key: given.pop(key) for key in [*given] if key not in own}
     return Batch(facts=facts, others=others, **{"attention_mask": mask} | given)
-
-
-def _others(given: dict[str, Tensor], facts: ModelFacts) -> dict[str, Tensor]:
-    """Takes tensors without a field of Batch out of ``given``, such as the sizes of images."""
-    own = {*KEYS, DECODER, PIXELS} - {"token_type_ids" if facts.token_types is None else ""}
-    return {key: given.pop(key) for key in [*given] if key not in own}
-
-
-def _to(model: PreTrainedModel, x: Tensor) -> Tensor:
-    """Moves ``x`` to the model; hooks that load its weights when they are used fetch it there."""
-    return x if model.device.type == "meta" else x.to(model.device)
 
 
 def odd_tensor(name: str, x: Tensor) -> str | None:

@@ -2,7 +2,7 @@
 
 from collections.abc import Iterator
 from contextlib import contextmanager
-from typing import Any, Protocol
+from typing import Any
 
 import torch
 from torch import nn
@@ -17,12 +17,6 @@ from lrp_axioms.numeric.models.facts import ModelFacts, Modules, config_problems
 
 SENTENCES = "sentence_transformers"
 STEPS = ("Transformer", "Pooling", "Dense", "Normalize")  # of its objects
-
-
-class Call(Protocol):
-    """Inputs that know how a model is called with them."""
-
-    def call(self, model: nn.Module) -> Any: ...
 
 
 def check_model(model: nn.Module) -> Modules:
@@ -158,8 +152,8 @@ def _code_problems(modules: Modules) -> Iterator[str]:
 
 
 @contextmanager
-def own_failures(model: nn.Module, inputs: Call) -> Iterator[None]:
-    """Raises ValueError for an error that the model also raises without rules."""
+def own_failures(model: nn.Module, inputs: Any) -> Iterator[None]:
+    """Raises ValueError for an error that ``inputs.call(model)`` also raises without rules."""
     try:
         yield
     except (UnassignedOperation, MemoryError, torch.OutOfMemoryError):

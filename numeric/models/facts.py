@@ -29,14 +29,13 @@ class ModelFacts:
     reads: the token whose row the head reads, FIRST or LAST; None if no record says it
     is_causal: whether the logits of every token predict the next token, given a text alone
     padding_position: the position of padding, which tokens are counted on from; None: from 0
-    reads_end: whether a classifier reads the last column, even if it is padding
     counts_columns: whether a table of positions is read by the number of the column
     text: the part of the configuration about texts
     two: whether an encoder reads one text and a decoder writes another
     rotary: whether positions are rotations, which have no limit
     made_for: tokens of the longest text that the model was made for
     positions: tokens of the longest text that it has positions for
-    written: tokens of the longest text that the decoder has positions for
+    written_at_most: tokens of the longest text that the model, or its decoder, can go on with
     words, written_words: sizes of the vocabularies of a text, and of the text of a decoder
     token_types: number of token types; None if there are none
     padding_id: id of the padding token
@@ -48,25 +47,19 @@ class ModelFacts:
     reads: str | None
     is_causal: bool
     padding_position: int | None
-    reads_end: bool
     counts_columns: bool
     text: PreTrainedConfig
     two: bool
     rotary: bool
     made_for: int
     positions: int
-    written: int
+    written_at_most: int
     words: int
     written_words: int
     token_types: int | None
     padding_id: int | None
     layers: int
     attention: str
-
-    @property
-    def written_at_most(self) -> int:
-        """Tokens of the longest text that the model, or its decoder, can go on with."""
-        return self.written if self.written < NO_END else self.positions
 
 
 def facts_of(model: nn.Module, modules: Sequence[nn.Module] = ()) -> ModelFacts:
@@ -82,11 +75,14 @@ def facts_of(model: nn.Module, modules: Sequence[nn.Module] = ()) -> ModelFacts:
     two = bool(getattr(config, "is_encoder_decoder", False)) and any(
         "decoder" in name for module in modules for name in module._modules
     )  # such as T5, and not its encoder alone
-    kind = _position_kind(text)
+    biased = getattr(text, "position_biased_input", True)  # else distances alone, as in DeBERTa-v3
+    kind = getattr(text, "position_embedding_type", "absolute") if biased else None
     rotary = bool(getattr(text, "rope_parameters", None)) or kind == "rotary"
     made_for, words = _first(text, POSITIONS), _first(text, ("vocab_size",))
     padding = _padding_position(modules)
     limited = made_for < NO_END and not rotary and kind is not None
+    positions = made_for - (0 if padding is None else padding + 1) if limited else NO_END
+    written = _first(text, WRITTEN)
     head = heads.kind(type(model))
     is_causal = families.is_causal(type(model), two=two)
     if head == heads.MASKED:  # XLM's class is of both kinds
@@ -96,14 +92,13 @@ def facts_of(model: nn.Module, modules: Sequence[nn.Module] = ()) -> ModelFacts:
         reads=families.reads(type(model)),
         is_causal=is_causal,
         padding_position=padding,
-        reads_end=reads_end(model),
         counts_columns=not rotary and _counts_columns(modules),
         text=text,
         two=two,
         rotary=rotary,
         made_for=made_for,
-        positions=made_for - (0 if padding is None else padding + 1) if limited else NO_END,
-        written=_first(text, WRITTEN),
+        positions=positions,
+        written_at_most=written if written < NO_END else positions,
         words=getattr(config, "src_vocab_size", None) or words,
         written_words=getattr(config, "decoder_vocab_size", None) or words,
         token_types=getattr(text, "type_vocab_size", None),
@@ -136,12 +131,6 @@ def config_problems(model: nn.Module) -> Iterator[str]:
             f"the text part of the {type(config).__name__} is {text!r} ({type(text).__name__}); "
             "set it to a configuration, or remove it from config.json"
         )
-
-
-def _position_kind(text: Any) -> str | None:
-    """Names the kind of positions; None where distances alone are read, as in DeBERTa-v3."""
-    biased = getattr(text, "position_biased_input", True)
-    return getattr(text, "position_embedding_type", "absolute") if biased else None
 
 
 def reads_end(model: object) -> bool:

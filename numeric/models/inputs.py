@@ -10,7 +10,7 @@ from transformers import PreTrainedModel
 from lrp_axioms.numeric.models import batches, families, heads
 from lrp_axioms.numeric.models.batches import DECODER, KEYS, PIXELS, Batch, make_batch
 from lrp_axioms.numeric.models.checks import mask_problems, model_problems
-from lrp_axioms.numeric.models.facts import ModelFacts, Modules, facts_of, modules_of
+from lrp_axioms.numeric.models.facts import ModelFacts, Modules, facts_of, modules_of, reads_end
 from lrp_axioms.numeric.models.identity import is_stock
 from lrp_axioms.numeric.targets import problems as target_problems
 from lrp_axioms.numeric.warning import warn_caller
@@ -54,7 +54,7 @@ def _warn_of_padding(model: PreTrainedModel, batch: Batch) -> None:
     The model's own logits are explained, which then differ from the logits of the text alone.
     """
     behind = (batch.attention_mask[:, -1] != 1).nonzero()[:, 0].tolist()
-    if behind and batch.facts.reads_end:
+    if behind and reads_end(model):
         warn_caller(
             f"{type(model).__name__} reads the last column, which attention_mask hides in examples "
             f"{behind}; pad on the left, or pass one text at a time"
