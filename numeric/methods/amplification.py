@@ -16,7 +16,7 @@ from lrp_axioms.numeric.engine import operations as does
 from lrp_axioms.numeric.engine import packed
 from lrp_axioms.numeric.engine.calls import Use
 from lrp_axioms.numeric.engine.engine import Propagation
-from lrp_axioms.numeric.engine.marks import MARK, carries, exchanged, is_curved
+from lrp_axioms.numeric.engine.marks import carries, exchanged, is_curved, mark, marked
 from lrp_axioms.numeric.engine.rulebook import Step
 from lrp_axioms.numeric.methods.lrp import lrp
 from lrp_axioms.numeric.methods.mask_relevance import GRADIENTS
@@ -252,21 +252,15 @@ class _SumWatch:
             return go(use)
         step = _Step(use.name, self.places.describe())
         self.steps.append(step)
-        # Copies, because other operations may read the same tensor.
-        own = {id(x): _record_sizes(self._copy(x), step.passed) for x in use.carrying}
+        own: dict[int, Tensor] = {}
+        for x in use.carrying:  # copies, because other operations may read the same tensor
+            copy = self.book.settle(x).clone() if is_curved(x) else marked(x.clone(), mark(x))
+            own[id(x)] = _record_sizes(copy, step.passed)
         named = exchanged(tuple(use.kwargs.values()), own)
         kwargs = dict(zip(use.kwargs, named, strict=True))
         args, carrying = exchanged(use.args, own), list(own.values())
         out = go(use._replace(args=args, kwargs=kwargs, carrying=carrying))
         return _record_sizes(out, step.arrived) if carries(out) else out
-
-    def _copy(self, x: Tensor) -> Tensor:
-        if is_curved(x):
-            return self.book.settle(x).clone()
-        copy = x.clone()
-        if hasattr(x, MARK):
-            setattr(copy, MARK, getattr(x, MARK))
-        return copy
 
 
 def _record_sizes(x: Tensor, sizes: list[float]) -> Tensor:

@@ -1,7 +1,7 @@
 """Leave-One-Out of a few tokens: mask relevance chooses them, and estimates all others."""
 
 import math
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator
 
 import torch
 from torch import Tensor
@@ -68,7 +68,8 @@ def budgeted_loo(
             words = words & ~behind
     if budget is None:
         budget = FIRST if tolerance is None else tokens
-    first = _read_token(found)
+    rows = torch.stack([x.details["rows"] for x in found]).any(dim=0)
+    first = rows & (rows.sum(dim=1, keepdim=True) == 1)  # the one row that all logits are read from
     relevance, error, exact = by_rounds(
         texts.without,
         words,
@@ -98,12 +99,6 @@ def _check(budget: int | None, tolerance: float | None) -> None:
         )
     if wrong:
         raise ValueError("\n".join(wrong))
-
-
-def _read_token(found: Sequence[Found]) -> Tensor:
-    """Marks the one token whose row all logits are read from, or none: (batch, token)."""
-    rows = torch.stack([x.details["rows"] for x in found]).any(dim=0)
-    return rows & (rows.sum(dim=1, keepdim=True) == 1)
 
 
 def by_rounds(

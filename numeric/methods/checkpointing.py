@@ -55,7 +55,7 @@ class Checkpointed(Propagation):
 
         layer = _Layer(self, path, run)
         found = iter(_Again.apply(layer, *xs))
-        outs = [x if what is None else marked(next(found), what.mark) for x, what in layer.returned]
+        outs = [marked(next(found), x.mark) if isinstance(x, _Mark) else x for x in layer.returned]
         if self.watch is not None:
             with torch._C.DisableTorchFunction():  # looking at them is no operation of the model
                 self.watch.note(tuple(outs))
@@ -67,7 +67,10 @@ Parts = Callable[[Sequence[Tensor]], tuple[list[Any], Any]]
 
 
 class _Mark(NamedTuple):
-    """The mark of a tensor with relevance that a layer returns."""
+    """Stands for a tensor with relevance that a layer returns, with its mark.
+
+    A chain is no mark of it, because the chain's root is freed.
+    """
 
     mark: object
 
@@ -79,11 +82,11 @@ class _Layer:
         self.whole, self.path, self.run = whole, path, run
 
     def outs(self, rules: Propagation, xs: Sequence[Tensor]) -> list[Tensor]:
-        """Returns outputs with relevance; all others are in ``returned`` and ``form``."""
+        """Returns outputs with relevance; ``returned`` has a mark of each, and all others."""
         parts, self.form = self.run(xs)
         settled = [rules.book.settle(x) if carries(x) else x for x in parts]
-        self.returned: list[tuple[Any, _Mark | None]] = [
-            (None, _Mark(_drop_chain(mark(x)))) if carries(x) else (x, None) for x in settled
+        self.returned: list[Any] = [
+            _Mark(None if type(mark(x)) is Chain else mark(x)) if carries(x) else x for x in settled
         ]
         return [x for x in settled if carries(x)]
 
@@ -125,11 +128,6 @@ def leaves(outs: Sequence[Tensor]) -> Iterator[Tensor]:
             waiting += [before for before, _ in node.next_functions]
             if (variable := getattr(node, "variable", None)) is not None:
                 yield variable
-
-
-def _drop_chain(what: object) -> object:
-    """Returns the mark of a layer's result, without chains, because their roots are freed."""
-    return None if type(what) is Chain else what
 
 
 class _Again(torch.autograd.Function):

@@ -6,6 +6,7 @@ import torch
 from torch import Tensor
 from transformers import PreTrainedModel
 
+from lrp_axioms.numeric.methods.memory_budget import check_batch_size
 from lrp_axioms.numeric.models.batches import PIXELS, Batch
 from lrp_axioms.numeric.targets.chosen import Chosen
 from lrp_axioms.numeric.targets.readout import Readout
@@ -39,8 +40,7 @@ def without_patches(
         _check_alone(model, batch, readout, logits)
     counts = (torch.arange(n, device=whole.device) for n in (examples, patches))
     pairs = torch.cartesian_prod(*counts)
-    if type(batch_size) is not int or batch_size < 1:
-        raise ValueError(f"batch_size={batch_size!r}: pass a whole number of copies, at least 1")
+    check_batch_size(batch_size)
     less = []
     with torch.no_grad():
         for example, left_out in (part.unbind(dim=1) for part in pairs.split(batch_size)):

@@ -210,7 +210,9 @@ def check_alone(
     count, unit = len(found), torch.finfo(found.dtype).eps ** 0.5
     for n in {0, count - 1}:
         own = _cloned(given)
-        cut = lambda x, n=n: x[n : n + 1] if _is_batch(x, count) else x
+        cut = lambda x, n=n: (
+            x[n : n + 1] if isinstance(x, Tensor) and x.ndim > 0 and len(x) == count else x
+        )
         args, kwargs = tree_map(cut, (own.args, own.kwargs))
         try:
             with torch.no_grad():
@@ -226,7 +228,3 @@ def check_alone(
                 "alone: it depends on other examples, or on chance; pass one example at a time, or "
                 "make the module give one number at every call"
             )
-
-
-def _is_batch(x: Any, count: int) -> bool:
-    return isinstance(x, Tensor) and x.ndim > 0 and len(x) == count
