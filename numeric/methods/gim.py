@@ -5,7 +5,6 @@ from functools import partial
 from numbers import Real
 from typing import Any
 
-import torch
 from torch import Tensor
 from transformers import PreTrainedModel
 
@@ -14,10 +13,9 @@ from lrp_axioms.numeric.engine import attention, handlers, packed
 from lrp_axioms.numeric.engine import operations as does
 from lrp_axioms.numeric.engine.calls import Use
 from lrp_axioms.numeric.engine.engine import Propagation
-from lrp_axioms.numeric.engine.entry import of_tokens
 from lrp_axioms.numeric.engine.marks import Function
 from lrp_axioms.numeric.engine.rulebook import Rulebook
-from lrp_axioms.numeric.methods.lrp import check_gradient, check_leaves
+from lrp_axioms.numeric.methods.lrp import lrp
 from lrp_axioms.numeric.models.batches import Batch
 from lrp_axioms.numeric.targets.readout import Found, Readout
 
@@ -38,25 +36,11 @@ def gim(
     real = isinstance(temperature, Real) and not isinstance(temperature, bool)
     if not real or not 0 < temperature < float("inf"):
         raise ValueError(f"temperature={temperature!r}: pass a finite number above 0, such as 2")
-    model = packed.unpack(model)
-    rules = Propagation(model, GIM)
+    rules = Propagation(packed.unpack(model), GIM)
     warm = partial(_softmax, temperature)
     rules.handlers |= {does.SOFTMAX: warm, does.ATTENTION: attention.unfuse}
-    with torch.enable_grad():
-        with rules:
-            rows = readout.run(rules.model, batch.arguments(), settle=rules.end)
-        targets = readout.choose(rows).targets
-        check_gradient(model, rows.logits)
-        check_leaves(model, rules, [rows.logits])
-        logits = [each.of(rows) for each in targets]
-    entries = rules.entries.found
-    words = of_tokens(entries, [entry.parts()["word"] for entry in entries], batch.texts)
-    for each, logit in zip(targets, logits, strict=True):
-        cs = torch.autograd.grad(
-            logit.sum(), [x.embedding for x in entries], retain_graph=logit is not logits[-1]
-        )
-        relevance = (words * of_tokens(entries, list(cs), batch.texts)).sum(dim=-1)
-        yield Found(relevance, each.target, logit.detach(), {})
+    for found in lrp(model, batch, readout, rules, composite=GIM, share="word"):
+        yield found._replace(details={})
 
 
 def _softmax(temperature: float, engine: Rulebook, use: Use) -> Tensor:

@@ -26,6 +26,7 @@ def lrp(
     model: PreTrainedModel,
     batch: Batch,
     readout: Readout,
+    block: Propagation | None = None,
     *,
     composite: Composite,
     epsilon: float = 0.0,
@@ -54,6 +55,7 @@ def lrp(
     but their inputs meanwhile: long texts take much less memory, about a third more time.
     Encoders with a decoder look every token up twice, and it gets the sum of both; the decoder's
     start is no token of the text, and its relevance is in the residual.
+    ``block`` has the rules of ``composite`` as another method changed them.
     Plain gradient x input has no relevance at the whole sum, because a LayerNorm follows, whose
     output does not change when its input is scaled; its default share is therefore "word".
     """
@@ -70,7 +72,7 @@ def lrp(
     if checkpoint:
         rules = _checkpointed(model, composite, epsilon, at=at, positions=positions)
     else:
-        rules = Propagation(inside.model, composite, eps=epsilon, turns=turns)
+        rules = block or Propagation(inside.model, composite, eps=epsilon, turns=turns)
     with torch.enable_grad():
         with rules:
             rows = readout.run(rules.model, batch.arguments(), settle=rules.end)
