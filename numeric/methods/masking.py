@@ -29,9 +29,6 @@ from lrp_axioms.numeric.models.facts import ModelFacts
 from lrp_axioms.numeric.targets.chosen import Rows
 from lrp_axioms.numeric.targets.readout import Readout
 
-At = Callable[[Tensor, Tensor], None]
-"""Takes the columns and examples that run next, as ``reuse`` needs them."""
-
 
 def masked_logits(
     model: PreTrainedModel,
@@ -79,7 +76,7 @@ def masked_logits(
         readout = readout.choose(kept.rows)
     of_copies = batch, example, keep, removal
     limits: dict[str, Any] = {"batch_size": batch_size, "memory": memory, "device": keep.device}
-    plan = PLANS[kept.reads](model, *of_copies)
+    plan = (_plan if kept.reads else _plan_whole)(model, *of_copies)
     if kept.witness is not None:
         found = _prove(model, batch, plan, readout, kept, kept.witness, removal=removal, **limits)
         if found is not None:
@@ -103,7 +100,7 @@ def _prove(
     Half of the digits must agree.
     """
     mask = "attention-mask"
-    own = PLANS[kept.reads](model, batch, witness.example, witness.keep, mask)
+    own = _plan(model, batch, witness.example, witness.keep, mask)
     both = {key: torch.cat([x, own[key]]) for key, x in plan.items()}
     try:
         *_, last = found = _logits(model, batch, both, readout, kept, **options)
@@ -139,8 +136,10 @@ def _logits(
         for chunk in _parts(model, reads, plan, readout, **limits):
             part = {key: x[chunk] for key, x in plan.items()}
             where = part["example"]
-            if reads is not None:
-                out = Rows(RUNS[reads](kept, batch, part, at)[:, None], None)
+            if reads == families.FIRST:
+                out = Rows(_run_encoder(kept, batch, part, at)[:, None], None)
+            elif reads == families.LAST:
+                out = Rows(_run_decoder(kept, batch, part)[:, None], None)
             elif cache is not None:
                 out = prefix.run(model, batch, cache, part, readout.columns(where))
             else:
@@ -245,8 +244,10 @@ def _run_whole(kept: Whole, batch: Batch, part: Copies, readout: Readout) -> Row
     return readout.run(kept.model, inputs, where)
 
 
-def _run_encoder(kept: Whole, batch: Batch, part: Copies, at: At) -> Tensor:
-    """Runs queries first, so that the row that is read is column 0."""
+def _run_encoder(
+    kept: Whole, batch: Batch, part: Copies, at: Callable[[Tensor, Tensor], None]
+) -> Tensor:
+    """Runs queries first, so that the row that is read is column 0; ``at`` is of ``reuse``."""
     width = int(part["runs"].max())
     front = (~part["query"]).to(torch.uint8).argsort(dim=1, stable=True)[:, :width]
     inputs = {}
@@ -262,7 +263,7 @@ def _run_encoder(kept: Whole, batch: Batch, part: Copies, at: At) -> Tensor:
     return logits
 
 
-def _run_decoder(kept: Whole, batch: Batch, part: Copies, _at: At) -> Tensor:
+def _run_decoder(kept: Whole, batch: Batch, part: Copies) -> Tensor:
     """Runs queries last, after the cache, so that the row that is read is the last column."""
     model: Any = kept.model  # a known family, whose head is its score
     width = int(part["runs"].max())
@@ -280,11 +281,6 @@ def _run_decoder(kept: Whole, batch: Batch, part: Copies, _at: At) -> Tensor:
     ).last_hidden_state
     logits: Tensor = model.score(hidden[:, -1])
     return logits
-
-
-PLANS = {families.FIRST: _plan, families.LAST: _plan, None: _plan_whole}
-RUNS = {families.FIRST: _run_encoder, families.LAST: _run_decoder}
-"""Functions by the token that is read, as far as ``families`` knows."""
 
 
 def _has_window(facts: ModelFacts, tokens: int) -> bool:
