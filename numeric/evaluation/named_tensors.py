@@ -11,7 +11,6 @@ import torch
 from torch import Tensor, nn
 
 from lrp_axioms.numeric.engine.blocks import outside
-from lrp_axioms.numeric.evaluation.perturbation import Curve, curves
 from lrp_axioms.numeric.evaluation.trial import Map, Trial, maps_of, rounding
 from lrp_axioms.numeric.methods.tensor_runs import (
     check_alone,
@@ -34,28 +33,14 @@ class TensorTrial(Trial):
     run: Callable[[np.ndarray], np.ndarray]
     values: list[bytes]
 
-    def logits(self, keep: np.ndarray) -> np.ndarray:
-        return np.stack([self.run(keep[:, n]) for n in range(keep.shape[1])], axis=1)
-
-    def without_each(self) -> np.ndarray:
-        """Runs the module once for each position, which gives way alone."""
-        count, size = self.present.shape
-        keep = np.tile(~np.eye(size, dtype=bool), (count, 1, 1))
-        found: np.ndarray = self.logit.numpy()[:, None] - self.logits(keep)
+    def numbers(self, example: Tensor, keep: Tensor) -> Tensor:
+        """Runs one copy of every example at a time."""
+        found = torch.zeros(len(example), dtype=torch.float64)
+        places = [(example == n).nonzero()[:, 0] for n in range(len(self.values))]
+        for turn in range(max(map(len, places))):
+            now = [int(x[min(turn, len(x) - 1)]) for x in places]
+            found[now] = torch.from_numpy(self.run(keep[now].numpy()))
         return found
-
-    def curves(self) -> list[list[Curve]]:
-        def run(example: Tensor, keep: Tensor) -> Tensor:
-            """Runs one copy of every example at a time."""
-            numbers = torch.zeros(len(example), dtype=torch.float64)
-            places = [(example == n).nonzero()[:, 0] for n in range(len(self.values))]
-            for turn in range(max(map(len, places))):
-                now = [int(x[min(turn, len(x) - 1)]) for x in places]
-                numbers[now] = torch.from_numpy(self.run(keep[now].numpy()))
-            return numbers
-
-        maps = [torch.from_numpy(x) for x in self.maps.values()]
-        return curves(torch.from_numpy(self.present), maps, run)
 
     def chance(self, row: int, number: int = 0) -> np.random.Generator:
         return np.random.default_rng([self.seed, number, zlib.crc32(self.values[row])])

@@ -41,20 +41,47 @@ class Trial(ABC):
     seed: int
 
     @abstractmethod
-    def logits(self, keep: np.ndarray) -> np.ndarray:
-        """Returns numbers of copies that see ``keep``, (batch, copy, position), alone."""
+    def numbers(self, example: Tensor, keep: Tensor) -> Tensor:
+        """Returns the numbers of copies of ``example``, (copy,), that see (copy, position) alone.
 
-    @abstractmethod
-    def without_each(self) -> np.ndarray:
-        """Returns how much each position takes away with it: (batch, position)."""
-
-    @abstractmethod
-    def curves(self) -> list[list[Curve]]:
-        """Returns the curves of each map, most relevant first and least relevant first."""
+        On the CPU, as the maps are, because some devices have no float64.
+        """
 
     @abstractmethod
     def chance(self, row: int, number: int = 0) -> np.random.Generator:
         """Returns random numbers that depend on the example and the seed alone."""
+
+    @property
+    def seen(self) -> np.ndarray:
+        """The positions of a copy that loses none: (batch, position)."""
+        return self.present
+
+    def logits(self, keep: np.ndarray) -> np.ndarray:
+        """Returns numbers of copies that see ``keep``, (batch, copy, position), alone."""
+        size, copies, _ = keep.shape
+        example = torch.arange(size).repeat_interleave(copies)
+        found = self.numbers(example, torch.from_numpy(keep).flatten(0, 1))
+        return found.numpy().astype(np.float64).reshape(size, copies)
+
+    def without_each(self) -> np.ndarray:
+        """Returns how much each position takes away with it: (batch, position).
+
+        It is 0 at a position that is alone, without which there is nothing to attend to.
+        """
+        here, several = self.present, self.seen.sum(axis=1, keepdims=True) > 1
+        places = (here & several).nonzero()
+        found = np.zeros(here.shape)
+        if places[0].size:
+            keep = here[places[0]]
+            keep[np.arange(len(keep)), places[1]] = False
+            example, logit = torch.from_numpy(places[0]), self.logit.cpu()
+            found[places] = logit[example] - self.numbers(example, torch.from_numpy(keep))
+        return found
+
+    def curves(self) -> list[list[Curve]]:
+        """Returns the curves of each map, most relevant first and least relevant first."""
+        maps = [torch.from_numpy(x) for x in self.maps.values()]
+        return curves(torch.from_numpy(self.present), maps, self.numbers)
 
 
 @dataclass(frozen=True, eq=False, kw_only=True)
@@ -71,33 +98,11 @@ class TextTrial(Trial):
     memory: int | str
     fixed: np.ndarray
 
-    def logits(self, keep: np.ndarray) -> np.ndarray:
-        size, copies, _ = keep.shape
-        example = torch.arange(size).repeat_interleave(copies)
-        found = self._run(example, torch.from_numpy(keep).flatten(0, 1))
-        return found.numpy().astype(np.float64).reshape(size, copies)
+    @property
+    def seen(self) -> np.ndarray:
+        return self.present | self.fixed
 
-    def without_each(self) -> np.ndarray:
-        """Leaves 0 at a token that is alone, without which there is nothing to attend to."""
-        here, seen = self.present, (self.present | self.fixed).sum(axis=1, keepdims=True)
-        places = (here & (seen > 1)).nonzero()
-        found = np.zeros(here.shape)
-        if places[0].size:
-            keep = here[places[0]]
-            keep[np.arange(len(keep)), places[1]] = False
-            example, logit = torch.from_numpy(places[0]), self.logit.cpu()
-            found[places] = logit[example] - self._run(example, torch.from_numpy(keep))
-        return found
-
-    def curves(self) -> list[list[Curve]]:
-        maps = [torch.from_numpy(x) for x in self.maps.values()]
-        return curves(torch.from_numpy(self.present), maps, self._run)
-
-    def _run(self, example: Tensor, keep: Tensor) -> Tensor:
-        """Returns the numbers of copies of ``example`` that see (copy, token) alone, and fixed.
-
-        All but the model's run is on the CPU, because some devices have no float64 for the maps.
-        """
+    def numbers(self, example: Tensor, keep: Tensor) -> Tensor:
         keep = keep | torch.from_numpy(self.fixed)[example]
         example, keep = example.to(self.batch.device), keep.to(self.batch.device)
         run = partial(masked_logits, batch_size=128, memory=self.memory)
