@@ -6,7 +6,7 @@ relevance that arrived and the bar's end: to the left if absorbed, to the right 
 
 import math
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass
+from itertools import accumulate
 from typing import Any
 
 from lrp_axioms.numeric.auditing.rounding import accounts, balance, signed
@@ -14,79 +14,45 @@ from lrp_axioms.numeric.auditing.rounding import accounts, balance, signed
 LEFT, RIGHT, WIDTH = 110, 700, 960  # labels, drawing, numbers
 TOP, LANE, GAP = 46, 9, 9
 TICKS = 6
-
-
-@dataclass(frozen=True, kw_only=True)
-class Step:
-    """One cause in one layer, or one end of relevance, as a rectangle."""
-
-    cause: str
-    shown: str
-    x: float
-    y: float
-    width: float
-
-
-@dataclass(frozen=True, kw_only=True)
-class Row:
-    """A layer: its bar from 0 to the relevance passed on, its steps, and its numbers as written."""
-
-    name: str
-    y: float
-    height: float
-    bar: tuple[float, float]  # x, width
-    carried: float | None  # x of the line down to the next row
-    steps: tuple[Step, ...]
-    numbers: tuple[str, ...]
-
-
 Scale = Callable[[float], float]
 """Maps logits to places in the drawing."""
 
 
 def flow(facts: Mapping[str, Any]) -> dict[str, Any]:
-    """Returns rows, ticks and sizes of the drawing, in its own units; amounts are logits."""
-    x = _scale(facts)
-    rows: list[Row] = []
+    """Returns rows, ticks and sizes of the drawing, in its own units; amounts are logits.
+
+    A row has its numbers as written, and a ``bar``, x and width, from 0 to the relevance passed on;
+    ``carried`` is the x of the line down to the next row.
+    """
+    low, high = _range(facts)
+    unit = (RIGHT - LEFT - 20) / ((high - low) or 1.0)
+    x: Scale = lambda value: round(LEFT + 10 + (value - low) * unit, 2)
+    rows: list[dict[str, Any]] = []
     y: float = TOP
     for stage in facts["stages"]:
         rows.append(_stage(stage, x, y))
-        y += rows[-1].height + GAP
+        y += rows[-1]["height"] + GAP
     ends, y = _ends(facts, x, y + GAP)
-    ticks = [{"x": x(value), "label": f"{value:g}"} for value in _ticks(*_range(facts))]
-    steps = [step.cause for row in rows for step in row.steps]
+    steps = [step["cause"] for row in rows for step in row["steps"]]
     return {
         "rows": rows,
         "ends": ends,
-        "ticks": ticks,
+        "ticks": [{"x": x(value), "label": f"{value:g}"} for value in _ticks(low, high)],
         "zero": x(0.0),
         "height": y + 8,
         "width": WIDTH,
         "left": LEFT,
-        "right": RIGHT,
         "top": TOP,
         "causes": [cause for cause in facts["causes"] if cause in steps],
     }
 
 
 def _range(facts: Mapping[str, Any]) -> tuple[float, float]:
-    levels = [0.0, *(stage["arrived"] for stage in facts["stages"])]
-    for stage in facts["stages"]:
-        level = stage["arrived"]
-        for amount in stage["absorbed"].values():
-            level -= amount
-            levels.append(level)
-    end = 0.0
-    for leaf in facts["leaves"]:
-        end += leaf["relevance"]
-        levels.append(end)
+    """Returns the least and the most relevance between steps, and between ends, from 0."""
+    walks = [(x["arrived"], [-r for r in x["absorbed"].values()]) for x in facts["stages"]]
+    walks.append((0.0, [leaf["relevance"] for leaf in facts["leaves"]]))
+    levels = [level for start, steps in walks for level in accumulate(steps, initial=start)]
     return min(levels), max(levels)
-
-
-def _scale(facts: Mapping[str, Any]) -> Scale:
-    low, high = _range(facts)
-    unit = (RIGHT - LEFT - 20) / ((high - low) or 1.0)
-    return lambda value: round(LEFT + 10 + (value - low) * unit, 2)
 
 
 def _ticks(low: float, high: float) -> list[float]:
@@ -96,48 +62,41 @@ def _ticks(low: float, high: float) -> list[float]:
     return [round(k * step, 12) for k in range(math.ceil(low / step), math.floor(high / step) + 1)]
 
 
-def _stage(stage: Mapping[str, Any], x: Scale, y: float) -> Row:
+def _stage(stage: Mapping[str, Any], x: Scale, y: float) -> dict[str, Any]:
     arrived, shown, passed = balance(stage["arrived"], stage["absorbed"])
     seen = [cause for cause, number in shown.items() if number != signed(0)]
-    height = max(2, len(seen)) * LANE
     level: float = stage["arrived"]
-    steps: list[Step] = []
-    for cause in seen:
+    steps: list[dict[str, Any]] = []
+    for n, cause in enumerate(seen):
         after = level - stage["absorbed"][cause]
-        lane = y + len(steps) * LANE
         left, width = _rectangle(x(level), x(after))
-        steps.append(Step(cause=cause, shown=shown[cause], x=left, y=lane, width=max(width, 1)))
+        place = {"x": left, "y": y + n * LANE, "width": max(width, 1)}
+        steps.append({"cause": cause, "shown": shown[cause], **place})
         level = after
-    return Row(
-        name=stage["name"],
-        y=y,
-        height=height,
-        bar=_rectangle(x(0.0), x(stage["passed"])),
-        carried=x(stage["passed"]),
-        steps=tuple(steps),
-        numbers=(arrived, signed(float(arrived) - float(passed)), passed),
-    )
+    return {
+        "name": stage["name"],
+        "y": y,
+        "height": max(2, len(seen)) * LANE,
+        "bar": _rectangle(x(0.0), x(stage["passed"])),
+        "carried": x(stage["passed"]),
+        "steps": steps,
+        "numbers": (arrived, signed(float(arrived) - float(passed)), passed),
+    }
 
 
 def _rectangle(a: float, b: float) -> tuple[float, float]:
     return min(a, b), round(abs(a - b), 2)
 
 
-def _ends(facts: Mapping[str, Any], x: Scale, y: float) -> tuple[list[Row], float]:
+def _ends(facts: Mapping[str, Any], x: Scale, y: float) -> tuple[list[dict[str, Any]], float]:
     """Places leaves one after the other, from 0 to the sum of their relevance."""
-    rows, level = [], 0.0
+    rows: list[dict[str, Any]] = []
+    level, height = 0.0, 2 * LANE
     for leaf, number in zip(facts["leaves"], accounts(facts)[1], strict=True):
         after = level + leaf["relevance"]
+        bar = _rectangle(x(level), x(after))
         rows.append(
-            Row(
-                name=leaf["role"],
-                y=y,
-                height=2 * LANE,
-                bar=_rectangle(x(level), x(after)),
-                carried=None,
-                steps=(),
-                numbers=(number,),
-            )
+            {"name": leaf["role"], "y": y, "height": height, "bar": bar, "numbers": (number,)}
         )
-        level, y = after, y + 2 * LANE + GAP
+        level, y = after, y + height + GAP
     return rows, y
