@@ -26,6 +26,8 @@ SOURCE = Path(__file__).with_name("page.html.j2").read_text("utf-8")
 def page(facts: Mapping[str, Any]) -> str:
     """Writes the page of ``plain`` data; words of the input and of the model are escaped."""
     rows = {op["number"]: _row(op) for op in facts["operations"]}
+    drawn = flow(facts)
+    stages = zip(facts["stages"], drawn["rows"], strict=True)
     return TEMPLATES.from_string(SOURCE).render(
         facts=facts,
         tokens=_tokens(facts["tokens"]),
@@ -34,8 +36,8 @@ def page(facts: Mapping[str, Any]) -> str:
         causes=_causes(facts),
         kinds=by_kind(facts),
         columns=[c for c in facts["causes"] if any(c in row["seen"] for row in rows.values())],
-        flow=flow(facts),
-        stages=[_stage(stage, rows) for stage in facts["stages"]],
+        flow=drawn,
+        stages=[row | {"operations": [rows[n] for n in x["operations"]]} for x, row in stages],
         rows=rows,
         worst=[rows[number] for number in facts["worst"]],
         depths={leaf: span(depths) for leaf, depths in facts["structure"]["depths"].items()},
@@ -62,15 +64,4 @@ def _causes(facts: Mapping[str, Any]) -> list[dict[str, Any]]:
 def _row(op: dict[str, Any]) -> dict[str, Any]:
     arrived, shown, passed = balance(op["arrived"], op["absorbed"])
     seen = {cause: number for cause, number in shown.items() if number != signed(0)}
-    return op | {"shown": shown, "seen": seen, "arrives": arrived, "passes": passed}
-
-
-def _stage(stage: Mapping[str, Any], rows: Mapping[int, dict[str, Any]]) -> dict[str, Any]:
-    arrived, _, passed = balance(stage["arrived"], stage["absorbed"])
-    return {
-        "name": stage["name"],
-        "arrives": arrived,
-        "passes": passed,
-        "taken": signed(float(arrived) - float(passed)),
-        "rows": [rows[number] for number in stage["operations"]],
-    }
+    return op | {"seen": seen, "arrives": arrived, "passes": passed}
