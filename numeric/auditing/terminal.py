@@ -19,6 +19,7 @@ MOST_PLACES = 2
 MOST_CAUSES = 5  # in a summary
 MOST_REFUTED = 2
 BAR = 20
+LINE: dict[str, Any] = {"no_wrap": True, "overflow": "ellipsis"}  # of a text that is cut
 STYLES = {"proved": "green", "refuted": "bold red", "bounded": "yellow", "open": "magenta"}
 
 
@@ -27,7 +28,7 @@ Column = tuple[str, JustifyMethod]
 
 def terminal(facts: Mapping[str, Any]) -> Iterator[RenderableType]:
     """Yields the parts of a report on ``plain`` data, for rich; readable from 80 columns on."""
-    yield from _header(facts)
+    yield _named(_rows(facts) | {f"note {n}": x for n, x in enumerate(facts["notes"], 1)})
     yield from _tokens(facts)
     yield from _causes(facts)
     yield from _stages(facts)
@@ -39,13 +40,8 @@ def terminal(facts: Mapping[str, Any]) -> Iterator[RenderableType]:
 
 def summary(facts: Mapping[str, Any]) -> Iterator[RenderableType]:
     """Yields one screen: the residual by cause, refuted statements, and the count of verdicts."""
-    grid = _grid()
-    rows = _rows(facts)
-    for name in ("model", "input", "rules", facts["explains"], "logit", "residual", "explained"):
-        if name not in rows:
-            continue
-        grid.add_row(Text(name, style="dim"), Text(rows[name], no_wrap=True, overflow="ellipsis"))
-    yield grid
+    names = ("model", "input", "rules", facts["explains"], "logit", "residual", "explained")
+    yield _named({name: x for name, x in _rows(facts).items() if name in names}, **LINE)
     tokens, relevance = (
         [entry[key] for entry in facts["tokens"]] for key in ("token", "relevance")
     )
@@ -58,7 +54,7 @@ def summary(facts: Mapping[str, Any]) -> Iterator[RenderableType]:
     yield Text(f"Verdicts: {said}", style="bold")
     refuted = [v["statement"] for v in facts["verdicts"] if v["verdict"] == "refuted"]
     for statement in refuted[:MOST_REFUTED]:
-        yield Text(f"refuted: {statement}", no_wrap=True, overflow="ellipsis")
+        yield Text(f"refuted: {statement}", **LINE)
     if len(refuted) > MOST_REFUTED:
         yield Text(f"and {len(refuted) - MOST_REFUTED} more that are refuted")
 
@@ -66,10 +62,8 @@ def summary(facts: Mapping[str, Any]) -> Iterator[RenderableType]:
 def comparison(found: Sequence[Mapping[str, Any]]) -> Iterator[RenderableType]:
     """Yields one screen of audits of one logit: the residual by cause, and verdicts, by rules."""
     rows = _rows(found[0])
-    grid = _grid()
-    for name in ("model", "input", found[0]["explains"], "logit"):
-        grid.add_row(Text(name, style="dim"), Text(rows[name], no_wrap=True, overflow="ellipsis"))
-    yield grid
+    shared = ("model", "input", found[0]["explains"], "logit")
+    yield _named({name: rows[name] for name in shared}, **LINE)
     names: list[Column] = [(facts["composite"]["name"], "right") for facts in found]
     table = _table(("cause", "left"), *names)
     shown = [accounts(facts)[0] for facts in found]
@@ -106,6 +100,13 @@ def _grid() -> Table:
     return grid
 
 
+def _named(rows: Mapping[str, str], **style: Any) -> Table:
+    grid = _grid()
+    for name, value in rows.items():
+        grid.add_row(Text(name, style="dim"), Text(value, **style))
+    return grid
+
+
 def _rows(facts: Mapping[str, Any]) -> dict[str, str]:
     error, share = facts["forward_error"], facts["explained"]
     said = "of the logit's variance without random quarters of the tokens"
@@ -121,14 +122,6 @@ def _rows(facts: Mapping[str, Any]) -> dict[str, str]:
         "capture": f"the graph gives the model's logits to {error:.1e}, in float64",
         "seconds": ", ".join(f"{name} {s:.1f}" for name, s in facts["seconds"].items()),
     }
-
-
-def _header(facts: Mapping[str, Any]) -> Iterator[RenderableType]:
-    rows = _rows(facts) | {f"note {n}": note for n, note in enumerate(facts["notes"], 1)}
-    grid = _grid()
-    for name, value in rows.items():
-        grid.add_row(Text(name, style="dim"), Text(value))
-    yield grid
 
 
 def _tokens(facts: Mapping[str, Any]) -> Iterator[RenderableType]:
