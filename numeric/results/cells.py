@@ -4,11 +4,8 @@ from collections.abc import Iterator, Sequence
 
 from jinja2 import Environment
 
-from lrp_axioms.numeric.results import render
-from lrp_axioms.numeric.results.spelled import readable
+from lrp_axioms.numeric.results.render import Section
 from lrp_axioms.numeric.spelling import printable
-
-Lines = Sequence[tuple[int, str | None, float]]
 
 CELLS = Environment(autoescape=True, trim_blocks=True).from_string(
     """<div style="line-height:2;max-width:60rem">
@@ -16,7 +13,7 @@ CELLS = Environment(autoescape=True, trim_blocks=True).from_string(
 <div><strong>{{ method }}</strong> {{ s.about }}<br>
 {% for t in s.tokens %}
 <span title="{{ t.value }}" style="padding:.15em .25em;border-radius:.2em;white-space:pre;\
-background:rgba({{ t.colour }}){{ t.line }}">{{ t.token }}</span>
+background:rgba({{ t.colour }}){{ ";text-decoration:underline" if t.sign }}">{{ t.token }}</span>
 {% endfor %}
 </div>
 {% endfor %}
@@ -25,30 +22,23 @@ background:rgba({{ t.colour }}){{ t.line }}">{{ t.token }}</span>
 """A cell of a notebook: styles are inline, and its colours show on light and dark alike."""
 
 
-def heat_maps(method: str, samples: Sequence[tuple[str, Lines]], left: int, legend: str) -> str:
-    """Draws samples, each with a line about it; a token without a name is its position.
+def heat_maps(method: str, samples: Sequence[tuple[str, Section]], left: int, legend: str) -> str:
+    """Draws samples, each with a line about it.
 
     ``left`` samples are not shown, if that is positive; ``legend`` explains the colours.
     """
     facts = {
         "method": method,
-        "samples": [{"about": about, "tokens": _shade_tokens(lines)} for about, lines in samples],
+        "samples": [{"about": about, "tokens": _shade_tokens(found)} for about, found in samples],
         "legend": legend,
         "more": f" {left} more samples are not shown." if left > 0 else "",
     }
     return printable(CELLS.render(facts))
 
 
-def _shade_tokens(lines: Lines) -> Iterator[dict[str, object]]:
+def _shade_tokens(found: Section) -> Iterator[dict[str, str]]:
     """Yields transparent colours, so that letters keep the colour of their page."""
-    top = max((abs(value) for *_, value in lines), default=0.0) or 1.0
-    against = render.underlined([value for *_, value in lines])
-    names = readable([str(n) if token is None else token for n, token, _ in lines])
-    for (*_, value), token, marked in zip(lines, names, against, strict=True):
+    top = max(map(abs, found.relevance), default=0.0) or 1.0
+    for cell, value in zip(found.cells(), found.relevance, strict=True):
         hue = "31,119,255" if value < 0 else "235,40,40"
-        yield {
-            "token": token,
-            "value": f"{value:+z.4f}",
-            "colour": f"{hue},{0.55 * abs(value) / top:.2f}",
-            "line": ";text-decoration:underline" if marked else "",
-        }
+        yield cell | {"colour": f"{hue},{0.55 * abs(value) / top:.2f}"}

@@ -80,7 +80,7 @@ class Attribution:
         return printable(f"Attribution({self.method}: {size}, {self.number} [{first}{more}])")
 
     def _repr_html_(self) -> str:
-        samples = [(self.about(n), self.lines(n)) for n in range(len(self.relevance))[:SHOWN]]
+        samples = [(self.about(n), section(self, n)) for n in range(len(self.relevance))[:SHOWN]]
         return cells.heat_maps(self.method, samples, len(self.relevance) - SHOWN, legend_of(self))
 
     def about(self, sample: int) -> str:
