@@ -116,7 +116,7 @@ def account(
 
     ``own`` has the model's values of the root in float64, ``clock`` when the capture began.
     """
-    notes = tuple(_notes(model, captured.order))
+    notes = tuple(_notes(model, topological(captured.root)))
     clock["ledger"] = time.perf_counter()
     root = hold(captured.root, composite)
     order = topological(root)

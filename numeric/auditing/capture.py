@@ -39,10 +39,6 @@ class Capture:
     entries: tuple[tuple[Entry, Node], ...]
     signatures: Mapping[Depth, str]
 
-    @property
-    def order(self) -> list[Node]:
-        return topological(self.root)
-
 
 def capture(model: PreTrainedModel, batch: Batch, readout: Readout | None = None) -> Capture:
     """Records the operations of ``model`` on this batch; the model is left as it was.

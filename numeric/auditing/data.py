@@ -8,7 +8,7 @@ from itertools import groupby
 from typing import Any
 
 from lrp_axioms.axioms.audit import Structure, Verdict
-from lrp_axioms.axioms.graph import Node
+from lrp_axioms.axioms.graph import Node, Origin
 from lrp_axioms.numeric.auditing import ledger as ledgers
 from lrp_axioms.numeric.auditing.accounts import Audit
 from lrp_axioms.numeric.auditing.draft import Depth
@@ -81,23 +81,20 @@ def plain(audit: Audit, subject: Subject, *, worst: int = 10) -> dict[str, Any]:
 
 
 def _operation(number: int, line: ledgers.Line) -> dict[str, Any]:
+    origin = line.node.origin or Origin()
     return {
         "number": number,
         "name": line.node.name,
         "kind": line.kind,
         "rule": line.rule,
-        **_place(line.node),
+        "module": origin.module,
+        "line": origin.line,
         "layer": line.node.attributes["depth"],
         "shape": list(line.node.attributes["shape"]),
         "arrived": line.arrived,
         "absorbed": {**line.absorbed, ledgers.NUMERICAL: line.numerical},
         "passed": line.passed,
     }
-
-
-def _place(node: Node) -> dict[str, str]:
-    origin = node.origin
-    return {"module": origin.module if origin else "", "line": origin.line if origin else ""}
 
 
 def _stages(audit: Audit, numbers: Mapping[Node, int]) -> Iterator[dict[str, Any]]:
