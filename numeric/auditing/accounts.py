@@ -60,10 +60,9 @@ class Audit:
     def by_cause(self) -> dict[str, float]:
         """Splits the residual by cause: absorbed by operations, or received by leaves but words."""
         found: dict[str, float] = {}
-        for line in self.ledger.lines:
+        for line in self.lines():
             for cause, amount in line.absorbed.items():
-                name = cause_of(line, cause)
-                found[name] = found.get(name, 0.0) + amount
+                found[cause] = found.get(cause, 0.0) + amount
         for leaf, r in self.ledger.leaves.items():
             if leaf.attributes["role"] != WORD:
                 name = OF_LEAVES[leaf.attributes["role"]]

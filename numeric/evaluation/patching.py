@@ -61,12 +61,11 @@ class Patched:
 
     def held_is_closer(self) -> ByPlace:
         """Tells where holding the deviation predicts the next norm better (theorem 57)."""
-        return {place: _held_is_closer(self.length[place], k) for place, k in self.cosine.items()}
-
-
-def _held_is_closer(length: np.ndarray, cosine: np.ndarray) -> np.ndarray:
-    u = 1 + abs(length - 1)
-    return np.asarray((1 - u * cosine) * (1 - (2 - u) * cosine) > 0)
+        found: ByPlace = {}
+        for place, cosine in self.cosine.items():
+            u = 1 + abs(self.length[place] - 1)
+            found[place] = (1 - u * cosine) * (1 - (2 - u) * cosine) > 0
+        return found
 
 
 def places(model: nn.Module) -> dict[str, list[str]]:
