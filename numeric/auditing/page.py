@@ -45,13 +45,9 @@ def page(facts: Mapping[str, Any]) -> str:
 
 
 def _tokens(tokens: list[dict[str, Any]]) -> list[dict[str, Any]]:
-    values = [entry["relevance"] for entry in tokens]
     names = readable([entry["token"] for entry in tokens])
-    looks = zip(tokens, names, render.colours(values), render.underlined(values), strict=True)
-    return [
-        entry | {"token": name, "background": render.shade(colour), "underlined": against}
-        for entry, name, colour, against in looks
-    ]
+    shown = render.Section(names, [entry["relevance"] for entry in tokens], "", "")
+    return [entry | cell for entry, cell in zip(tokens, shown.cells(), strict=True)]
 
 
 def _causes(facts: Mapping[str, Any]) -> list[dict[str, Any]]:
