@@ -12,9 +12,8 @@ from jinja2 import Environment, StrictUndefined
 from lrp_axioms.numeric.auditing.flow import flow
 from lrp_axioms.numeric.auditing.meanings import MEANINGS
 from lrp_axioms.numeric.auditing.rounding import accounts, balance, by_kind, signed
-from lrp_axioms.numeric.auditing.terminal import span
+from lrp_axioms.numeric.auditing.terminal import section, span
 from lrp_axioms.numeric.results import render
-from lrp_axioms.numeric.results.spelled import readable
 
 TEMPLATES = Environment(
     autoescape=True, undefined=StrictUndefined, trim_blocks=True, lstrip_blocks=True
@@ -26,12 +25,12 @@ SOURCE = Path(__file__).with_name("page.html.j2").read_text("utf-8")
 def page(facts: Mapping[str, Any]) -> str:
     """Writes the page of ``plain`` data; words of the input and of the model are escaped."""
     rows = {op["number"]: _row(op) for op in facts["operations"]}
-    drawn = flow(facts)
+    drawn, shown = flow(facts), section(facts)
     stages = zip(facts["stages"], drawn["rows"], strict=True)
     return TEMPLATES.from_string(SOURCE).render(
         facts=facts,
-        tokens=_tokens(facts["tokens"]),
-        legend=render.legend(facts["explains"]),
+        tokens=[x | cell for x, cell in zip(facts["tokens"], shown.cells(), strict=True)],
+        legend=shown.legend,
         **render.fixed(SOURCE),
         causes=_causes(facts),
         kinds=by_kind(facts),
@@ -42,12 +41,6 @@ def page(facts: Mapping[str, Any]) -> str:
         worst=[rows[number] for number in facts["worst"]],
         depths={leaf: span(depths) for leaf, depths in facts["structure"]["depths"].items()},
     )
-
-
-def _tokens(tokens: list[dict[str, Any]]) -> list[dict[str, Any]]:
-    names = readable([entry["token"] for entry in tokens])
-    shown = render.Section(names, [entry["relevance"] for entry in tokens], "", "")
-    return [entry | cell for entry, cell in zip(tokens, shown.cells(), strict=True)]
 
 
 def _causes(facts: Mapping[str, Any]) -> list[dict[str, Any]]:

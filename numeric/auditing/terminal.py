@@ -42,10 +42,7 @@ def summary(facts: Mapping[str, Any]) -> Iterator[RenderableType]:
     """Yields one screen: the residual by cause, refuted statements, and the count of verdicts."""
     names = ("model", "input", "rules", facts["explains"], "logit", "residual", "explained")
     yield _named({name: x for name, x in _rows(facts).items() if name in names}, **LINE)
-    tokens, relevance = (
-        [entry[key] for entry in facts["tokens"]] for key in ("token", "relevance")
-    )
-    words, *_ = render.terminal(readable(tokens), relevance)
+    _, words, *_ = section(facts).terminal()
     words.no_wrap, words.overflow = True, "ellipsis"
     yield words
     yield from _causes(facts, MOST_CAUSES)
@@ -124,18 +121,23 @@ def _rows(facts: Mapping[str, Any]) -> dict[str, str]:
     }
 
 
-def _tokens(facts: Mapping[str, Any]) -> Iterator[RenderableType]:
+def section(facts: Mapping[str, Any]) -> render.Section:
+    """Makes a section of the tokens and the relevance of their whole embeddings."""
     tokens = readable([entry["token"] for entry in facts["tokens"]])
     relevance = [entry["relevance"] for entry in facts["tokens"]]
-    said = render.legend(facts["explains"])
-    words, legend, table = render.terminal(tokens, relevance, said)
+    return render.Section(tokens, relevance, "", "", render.legend(facts["explains"]))
+
+
+def _tokens(facts: Mapping[str, Any]) -> Iterator[RenderableType]:
+    _, words, legend, table, _ = section(facts).terminal()
     yield _heading("Relevance of the whole embedding, in logits")
     yield words
     yield legend
-    if len(tokens) <= MOST_TOKENS:
+    count = len(facts["tokens"])
+    if count <= MOST_TOKENS:
         yield table
     else:
-        yield Text(f"{len(tokens)} positions: their numbers are in --json and --html.")
+        yield Text(f"{count} positions: their numbers are in --json and --html.")
 
 
 def _causes(facts: Mapping[str, Any], most: int | None = None) -> Iterator[RenderableType]:

@@ -198,8 +198,16 @@ class Section:
 
     def terminal(self) -> tuple[Text, Text, Text, Table, Text]:
         """Returns title, coloured text, legend, numbers and caption, for rich."""
-        words, legend, table = terminal(self.tokens, self.relevance, self.legend)
-        return Text(printable(self.title), style="bold"), words, legend, table, Text(self.caption)
+        words = []
+        numbers = table("token", "relevance")
+        looks = colours(self.relevance), underlined(self.relevance)
+        cells = zip(map(printable, self.tokens), self.relevance, *looks, strict=True)
+        for token, value, (r, g, b), marked in cells:
+            against = "underline " if marked else ""
+            words.append(Text(token, style=f"{against}black on rgb({r},{g},{b})"))
+            numbers.add_row(Text(token), f"{value:+z.4f}")
+        title, legend = Text(printable(self.title), style="bold"), Text(self.legend, style="dim")
+        return title, Text(" ").join(words), legend, numbers, Text(self.caption)
 
 
 def legend(explained: str) -> str:
@@ -233,21 +241,6 @@ def shade(rgb: tuple[int, int, int]) -> str:
     """Writes one of ``colours`` for a page, whose paper is light or dark."""
     name = "against" if rgb[0] < 255 else "for"
     return f"rgb(var(--{name}) / {(255 - min(rgb)) / 255:.2f})"
-
-
-def terminal(
-    tokens: Sequence[str], relevance: Sequence[float], legend: str = LEGEND
-) -> tuple[Text, Text, Table]:
-    """Returns the sentence on coloured backgrounds, its legend, and a table of numbers."""
-    words = []
-    numbers = table("token", "relevance")
-    shown = map(printable, tokens)
-    cells = zip(shown, relevance, colours(relevance), underlined(relevance), strict=True)
-    for token, value, (r, g, b), marked in cells:
-        against = "underline " if marked else ""
-        words.append(Text(token, style=f"{against}black on rgb({r},{g},{b})"))
-        numbers.add_row(Text(token), f"{value:+z.4f}")
-    return Text(" ").join(words), Text(legend, style="dim"), numbers
 
 
 def table(*headers: str) -> Table:
