@@ -23,7 +23,7 @@ from lrp_axioms.axioms.decide.denotation import denoted, same_function, same_val
 from lrp_axioms.axioms.decide.identity import Number, Sides, generic
 from lrp_axioms.axioms.graph import INPUT, Node, leaf, parameter, topological
 from lrp_axioms.axioms.rewrites.channels import in_rows
-from lrp_axioms.axioms.rewrites.points import Point, random_point, symbols
+from lrp_axioms.axioms.rewrites.points import random_point, symbols
 from lrp_axioms.axioms.rewrites.rewrite import Canonized, Template, exchanged
 from lrp_axioms.axioms.rewrites.rewrites import ATTENTION, EVERY_REWRITE, REWRITES, UNITS
 from lrp_axioms.axioms.scoreboard.rule_sets import ON_ATTENTION, ON_UNITS, RULE_SETS, RuleSet
@@ -205,18 +205,15 @@ def lemma(
 
 def _is_defined(rule_set: RuleSet, rewrite: str, template: Template, eps: Number) -> bool:
     """Whether every rewritten template is explained somewhere: a lemma about 0/0 says nothing."""
+    points = [p for found in searched_points(template) for p in itertools.islice(found, FIRST)]
 
     @cache
-    def defined(graph: Node, point: Point) -> bool:
-        return explained(rule_set, graph, point, eps) is not None
+    def defined(graph: Node, k: int) -> bool:
+        return explained(rule_set, graph, points[k], eps) is not None
 
     root = template.root
     return all(
-        any(
-            defined(root, point) and defined(other, point)
-            for points in searched_points(template)
-            for point in itertools.islice(points, FIRST)
-        )
+        any(defined(root, k) and defined(other, k) for k in range(len(points)))
         for other in rewritten(rewrite, root)
     )
 
