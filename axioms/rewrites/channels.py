@@ -4,7 +4,7 @@ from collections.abc import Callable
 from dataclasses import replace
 
 from lrp_axioms.axioms import kinds
-from lrp_axioms.axioms.graph import CONSTANT, INPUT, TRANSPOSE, Node, constant
+from lrp_axioms.axioms.graph import CONSTANT, TRANSPOSE, Node, constant, live, topological
 
 
 def in_rows(row: Node, like: Node) -> Node:
@@ -14,26 +14,18 @@ def in_rows(row: Node, like: Node) -> Node:
 
 def repeated_row(node: Node) -> Node | None:
     """The row that ``in_rows`` repeats; None for any other node, or if an input reaches the row."""
-    if node.op != kinds.BILINEAR or not is_fixed(node):
+    if node.op != kinds.BILINEAR:
         return None
     column, *row = node.args
     is_column = column.op == CONSTANT and column.attributes["fill"] == "column"
-    if not is_column or column.attributes["factor"] != 1:
+    if not is_column or column.attributes["factor"] != 1 or not is_fixed(node):
         return None
     return row[0] if len(row) == 1 else replace(node, args=tuple(row))
 
 
 def is_fixed(node: Node) -> bool:
     """Whether it is part of the model: no input reaches it, except for the shape of a constant."""
-    seen, waiting = set(), [node]
-    while waiting:
-        part = waiting.pop()
-        if part.op == INPUT:
-            return False
-        if part.op != CONSTANT and part not in seen:
-            seen.add(part)
-            waiting.extend(part.args)
-    return True
+    return node not in live(topological(node))
 
 
 def batch_norm(x: Node, scale: Node, shift: Node) -> Node:
