@@ -6,14 +6,15 @@ applies at a node through moves of entries, which pass relevance as it is.
 """
 
 from collections import Counter, defaultdict
-from collections.abc import Collection, Iterator, Mapping, Sequence
-from dataclasses import dataclass, replace
+from collections.abc import Collection, Iterator, Mapping
+from dataclasses import dataclass
+from functools import cache
 from typing import TypeAlias
 
 from lrp_axioms.axioms import kinds
 from lrp_axioms.axioms.composites import BIAS, STABILISER, Composite, assigned
 from lrp_axioms.axioms.graph import INPUT, PARAMETER, Node, topological
-from lrp_axioms.axioms.rewrites.places import BILINEAR, Applies, is_kind, operands, over
+from lrp_axioms.axioms.rewrites.places import BILINEAR, is_kind, operands, over
 from lrp_axioms.axioms.rewrites.rewrites import REWRITES
 from lrp_axioms.axioms.rules.ledger import absorbing
 from lrp_axioms.axioms.scoreboard import scoreboard
@@ -167,7 +168,7 @@ def _invariance(root: Node, composite: Composite, eps: float) -> Iterator[Verdic
             )
         others = {n: x for n, x in involved.items() if n not in held}
         for (table, why), sites in _group_by_rules(others, composite, eps).items():
-            cell = None if why else _cell(name, Composite(composite.name, dict(table)), eps)
+            cell = None if why else _cell(name, composite.name, table, at_zero=eps == 0)
             if cell and cell.verdict == scoreboard.NOT_APPLICABLE:
                 cell, why = None, NO_RULE
             applies = f"applies at {_plural(len(sites), 'operation')}"
@@ -214,17 +215,10 @@ def _rule(kind: str, node: Node, composite: Composite) -> str | None:
     return composite.rule(kind, layer=node.attributes.get("layer"), module=module)
 
 
-def _cell(rewrite: str, composite: Composite, eps: float) -> scoreboard.Cell:
-    key = rewrite, composite.name, tuple(sorted(composite.rules.items())), eps == 0
-    if key not in _CELLS:
-        column = scoreboard.LIMIT if eps == 0 else scoreboard.FINITE
-        rule_set = RuleSet(name=composite.name, composite=composite)
-        _CELLS[key] = scoreboard.decide(rule_set, rewrite, column)
-    return replace(_CELLS[key], rule_set=composite.name)
-
-
-# a lemma holds for every model that it is asked for
-_CELLS: dict[tuple[str, str, Table, bool], scoreboard.Cell] = {}
+@cache  # a lemma holds for every model that it is asked for
+def _cell(rewrite: str, composite: str, table: Table, *, at_zero: bool) -> scoreboard.Cell:
+    rule_set = RuleSet(name=composite, composite=Composite(composite, dict(table)))
+    return scoreboard.decide(rule_set, rewrite, scoreboard.LIMIT if at_zero else scoreboard.FINITE)
 
 
 def structure(root: Node) -> Structure:
@@ -237,16 +231,13 @@ def structure(root: Node) -> Structure:
         for below in operands(node)
         if is_kind(below, *PRODUCTS)
     )
-    merges = {
-        "sums of sums": _count(over(kinds.ADD, kinds.ADD), order),
-        "products of products": _count(over(kinds.PRODUCT, kinds.PRODUCT), order),
-        "linear layers of linear layers": _count(over(kinds.LINEAR, kinds.LINEAR), order),
+    chains = {
+        "sums of sums": kinds.ADD,
+        "products of products": kinds.PRODUCT,
+        "linear layers of linear layers": kinds.LINEAR,
     }
+    merges = {x: sum(bool(over(k, k)(node)) for node in order) for x, k in chains.items()}
     return Structure(pairs=dict(pairs), depths=depths(root), merges=merges)
-
-
-def _count(applies: Applies, order: Sequence[Node]) -> int:
-    return sum(bool(applies(node)) for node in order)
 
 
 def depths(root: Node) -> dict[str, dict[int, int]]:
