@@ -2,7 +2,7 @@
 
     reals = Reals()
     term = reals.term(x / (abs(x) + y))     # reals.divisors holds |x| + y
-    solver.add(*reals.facts, *reals.defined(), term > 1)
+    solver.add(*reals.facts, term > 1)
 
 Signs, sizes, maxima, minima and cases are translated exactly, ties included.  An exponential is a
 positive number, one number for equal exponents; a square root is a number >= 0 with the square; any
@@ -66,8 +66,8 @@ class Reals:
     """Arguments of signs, sizes, maxima and cases; the innermost come first."""
     facts: list[Fact] = field(default_factory=list)
     symbols: dict[sp.Symbol, Term] = field(default_factory=dict)
-    is_exact: bool = True  # no exponential or other function, and no number unknown to z3
-    unknown: list[sp.Expr] = field(default_factory=list)  # named, but not looked into
+    unknown: list[sp.Expr] = field(default_factory=list)
+    """Exponentials, other functions and numbers that z3 does not know: named, not looked into."""
     _terms: dict[tuple[sp.Basic, Fact], Term] = field(default_factory=dict)
     _guards: list[Fact] = field(default_factory=list)
 
@@ -88,10 +88,6 @@ class Reals:
             raise ValueError(f"{relation} is no relation; compare two expressions by <, <=, >, >=")
         self._atom(relation.lhs - relation.rhs)
         return RELATIONS[type(relation)](*map(self.term, relation.args))
-
-    def defined(self) -> list[Fact]:
-        """The condition that no divisor is 0."""
-        return [z3.Not(divisor.vanishes) for divisor in self.divisors]
 
     def _made(self, part: sp.Expr) -> Term:
         if part.is_Rational:
@@ -171,7 +167,6 @@ class Reals:
         base, power = part.as_base_exp()
         if part.is_Pow and base != sp.E and power.is_Rational and power.q == 2:
             return self._root(base, int(power.p))
-        self.is_exact = False
         self.unknown.append(part)
         for argument in part.args:
             if not argument.is_polynomial():  # and may be undefined somewhere
