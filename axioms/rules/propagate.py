@@ -48,16 +48,6 @@ def _repetition(n: int, channel: int) -> Matrix:
     return Matrix.hstack(sp.eye(n), sp.eye(n)[:, channel])
 
 
-def _halving(n: int, channel: int) -> Matrix:
-    """The pseudo-inverse: a channel over its copies."""
-    copies = _repetition(n, channel)
-    return copies.T * (copies * copies.T).inv()
-
-
-def _running_sums(n: int) -> Matrix:
-    return Matrix([[int(i <= j) for j in range(n)] for i in range(n)])
-
-
 # filling of a constant -> its value from the shape (rows, columns) of its operand
 FILLS: dict[str, Callable[[int, int], Matrix]] = {
     "zeros": sp.zeros,
@@ -71,10 +61,10 @@ FILLS: dict[str, Callable[[int, int], Matrix]] = {
     "repetition": lambda rows, columns: _repetition(columns, -1),  # of the last channel
     "repetition of the first": lambda rows, columns: _repetition(columns, 0),
     "twice": lambda rows, columns: Matrix.hstack(sp.eye(columns), sp.eye(columns)),
-    "running sums": lambda rows, columns: _running_sums(columns),
-    "differences": lambda rows, columns: _running_sums(columns).inv(),
-    "halving": lambda rows, columns: _halving(columns, -1),  # of the last channel, over its copies
-    "halving of the first": lambda rows, columns: _halving(columns, 0),
+    "running sums": lambda rows, columns: sp.ones(columns).upper_triangular(),
+    "differences": lambda rows, columns: sp.ones(columns).upper_triangular().inv(),
+    "halving": lambda rows, columns: _repetition(columns, -1).pinv(),  # a channel over its copies
+    "halving of the first": lambda rows, columns: _repetition(columns, 0).pinv(),
 }
 
 

@@ -245,11 +245,11 @@ def test_a_fill_is_the_matrix_that_its_name_says(n):
     assert (at("identity"), at("reversal")) == (eye, turned)
     assert at("mean") * n == sp.ones(n, n)
     assert at("centring") == eye - at("mean")
-    copies = at("repetition")  # of the last neuron; and each of both hands on one half
-    assert copies == eye.row_join(eye.col(-1))
-    assert at("halving") == copies.pinv()
+    assert at("repetition") == eye.row_join(eye.col(-1))  # and each of both hands on one half
+    halves = sp.diag(*[1] * (n - 1), sp.Rational(1, 2))
+    assert at("halving") == halves.col_join(halves.row(-1))
     assert at("repetition of the first") == eye.row_join(eye.col(0))
-    assert at("halving of the first") == eye.row_join(eye.col(0)).pinv()
+    assert at("halving of the first") == halves[::-1, ::-1].col_join(halves.row(-1)[::-1, ::-1])
     assert at("twice") == eye.row_join(eye)
     assert at("running sums") == sp.Matrix(n, n, lambda i, j: sp.Integer(bool(i <= j)))
     assert at("differences") * at("running sums") == eye
