@@ -1,4 +1,4 @@
-"""Confirms at points that a rule obeys axioms, on graphs of docs/AXIOMS.md.
+"""Confirms at points that a rule obeys axioms, on the graphs of its rewrites' lemmas.
 
 The rule propagates through a graph and its rewrites; no code of the search is used.
 """
@@ -24,7 +24,6 @@ from lrp_axioms.axioms.scoreboard.axiom_cells import (
     UNITS,
     X0,
     X1,
-    X2,
     Claim,
     Method,
     Relevances,
@@ -36,17 +35,6 @@ Rule: TypeAlias = Mapping[tuple[int, int], tuple[sp.Expr, sp.Expr]]
 """The shares of x and y by the signs of x and y."""
 X, Y = sp.symbols("x y", real=True)
 EQ_1 = Composite("found", {kinds.PRODUCT: kinds.EQUAL_SPLIT, kinds.ADD: kinds.EPSILON})
-GRAPHS: Mapping[str, Sequence[Node]] = {
-    "commute products": [X0 * X1],
-    "re-associate products": [(X0 * X1) * X2, X0 * (X1 * X2)],
-    "distribute products": [(X0 + X1) * X2, X2 * (X0 + X1)],
-    "factor sums": [X0 * X2 + X1 * X2, X2 * X0 + X2 * X1],
-    "multiply by one": [X0],
-    "commute sums": [X0 + X1],
-    "re-associate sums": [(X0 + X1) + X2, X0 + (X1 + X2)],
-    "add zero": [X0],
-}
-"""Graphs that each rewrite changes."""
 
 
 class Unconfirmed(AssertionError):
@@ -77,10 +65,11 @@ def _claims(operation: str, method: Method, axiom: str, at: Values) -> Iterator[
     elif axiom in AXIOMS:
         yield from AXIOMS[axiom](method, at, (sp.Matrix(), sp.Matrix()))
     else:
-        for root in GRAPHS[axiom]:
-            before = parts(method, root, at)
-            for other in REWRITES[axiom](root):
-                after = parts(method, other, at)
+        leaves = dict(zip("abc", at.values(), strict=True))  # as the templates name them
+        for template in REWRITES[axiom].templates:
+            before = parts(method, template.root, leaves)
+            for other in REWRITES[axiom](template.root):
+                after = parts(method, other, leaves)
                 yield from ((f"{x} of `{other}`", after[x], before[x]) for x in before)
 
 
