@@ -176,13 +176,8 @@ def _differs(one: sp.Expr, other: sp.Expr) -> bool:
 
 def written(matrix: sp.Matrix) -> str:
     """Rows of rational numbers, of others the first digits; one entry stands alone."""
-    entries = [_digits(e) for e in matrix]
-    if len(entries) == 1:
-        return entries[0]
-    rows = matrix.rows
-    width = len(entries) // rows
-    lines = [" ".join(entries[k * width : (k + 1) * width]) for k in range(rows)]
-    return "[" + "; ".join(lines) + "]"
+    rows = [" ".join(map(_digits, row)) for row in matrix.tolist()]
+    return rows[0] if len(matrix) == 1 else f"[{'; '.join(rows)}]"
 
 
 def _digits(number: sp.Expr) -> str:
