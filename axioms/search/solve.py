@@ -195,17 +195,11 @@ def _rule(parts: Parts) -> Rule:
 
 
 def _in_z3(x: PolyElement, names: Sequence[Any]) -> Any:
-    return z3.Sum(
-        [
-            z3.Product([z3.Q(int(c.numerator), int(c.denominator)), *_powers(powers, names)])
-            for powers, c in x.iterterms()
-        ]
-    )
-
-
-def _powers(powers: Sequence[int], names: Sequence[Any]) -> Iterator[Any]:
-    for n, power in enumerate(powers):
-        yield from [names[n]] * power if power else ()
+    terms = []
+    for powers, c in x.iterterms():
+        factors = chain.from_iterable([names[n]] * power for n, power in enumerate(powers) if power)
+        terms.append(z3.Product([z3.Q(int(c.numerator), int(c.denominator)), *factors]))
+    return z3.Sum(terms)
 
 
 def _to_sympy(value: Any) -> sp.Expr:

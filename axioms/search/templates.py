@@ -73,23 +73,17 @@ class Template:
         ]
 
     @cached_property
-    def _ring(self) -> tuple[PolyRing, list[PolyElement], list[PolyElement]]:
-        count = 3 * len(self.monomials)
-        names = [f"c{n}" for n in range(count)] + [f"x{n}" for n in range(LEAVES)]
-        polynomials, *generators = ring(names, sp.QQ)
-        return polynomials, generators[:count], generators[count:]
-
-    @property
     def ring(self) -> PolyRing:
-        return self._ring[0]
+        unknowns = [f"c{n}" for n in range(3 * len(self.monomials))]
+        return ring([*unknowns, *(f"x{n}" for n in range(LEAVES))], sp.QQ)[0]
 
     @property
-    def unknowns(self) -> list[PolyElement]:
-        return self._ring[1]
+    def unknowns(self) -> tuple[PolyElement, ...]:
+        return self.ring.gens[:-LEAVES]
 
     @property
-    def leaves(self) -> list[PolyElement]:
-        return self._ring[2]
+    def leaves(self) -> tuple[PolyElement, ...]:
+        return self.ring.gens[-LEAVES:]
 
     def polynomial(self, which: int, x: Value, y: Value) -> PolyElement:
         """P1, P2 or Q (0, 1, 2) at two values."""
