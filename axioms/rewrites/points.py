@@ -84,10 +84,6 @@ def _points(shapes: Shapes) -> Iterator[LeafMatrices]:
 
 
 def _parts_of(total: int, n: int) -> Iterator[tuple[int, ...]]:
-    """All tuples of ``n`` positive integers with the given sum."""
-    if n == 1:
-        yield (total,)
-        return
-    for first in range(1, total - n + 2):
-        for rest in _parts_of(total - first, n - 1):
-            yield (first, *rest)
+    """All tuples of ``n`` positive integers with the given sum, in their order."""
+    for cuts in itertools.combinations(range(1, total), n - 1):
+        yield tuple(b - a for a, b in itertools.pairwise((0, *cuts, total)))
