@@ -3,7 +3,6 @@
 import itertools
 import random
 from collections.abc import Callable, Iterator, Mapping
-from functools import cache, lru_cache
 from typing import TypeAlias
 
 import sympy as sp
@@ -13,22 +12,15 @@ from lrp_axioms.axioms.rewrites.rewrite import Shapes, Template
 
 LeafMatrices: TypeAlias = Mapping[str, sp.Matrix]  # a point: the value of every leaf
 
-KEPT = 200  # shapes whose points are kept
-
 
 def symbols(template: Template) -> LeafMatrices:
     """A point of different real symbols in the generic shapes."""
     return {name: generic(name, *shape) for name, shape in template.generic.items()}
 
 
-@cache
-def _factor(k: int) -> sp.Rational:
-    return 1 + sp.Rational(sp.prime(k), 10**4)
-
-
 def moved(point: LeafMatrices) -> LeafMatrices:
     """A nearby point without accidental cancellation."""
-    factors = map(_factor, itertools.count(9))
+    factors = (1 + sp.Rational(sp.prime(k), 10**4) for k in itertools.count(9))
     return {x: sp.Matrix(*m.shape, [v * next(factors) for v in m]) for x, m in point.items()}
 
 
@@ -42,7 +34,6 @@ def random_point(chance: random.Random, shapes: Shapes) -> LeafMatrices:
     return _fill(shapes, entry)
 
 
-@lru_cache(maxsize=KEPT)
 def many_inputs(seed: int, *shapes: tuple[str, tuple[int, int]]) -> LeafMatrices:
     """Random integers of both signs in the given shapes: with many inputs, fractions take long."""
     chance = random.Random(seed)
@@ -58,22 +49,6 @@ def _fill(shapes: Shapes, entry: Callable[[], sp.Expr | int]) -> LeafMatrices:
 
 def points(shapes: Shapes) -> Iterator[LeafMatrices]:
     """Integer matrices without zeros in the given shapes, the smallest and most positive first."""
-    made, more = _pool(tuple(shapes.items()))
-    for k in itertools.count():
-        if k == len(made):
-            made.append(next(more))
-        yield made[k]
-
-
-@lru_cache(maxsize=KEPT)
-def _pool(
-    shapes: tuple[tuple[str, tuple[int, int]], ...],
-) -> tuple[list[LeafMatrices], Iterator[LeafMatrices]]:
-    """Points made so far, and the iterator of further points: every search begins with the same."""
-    return [], _points(dict(shapes))
-
-
-def _points(shapes: Shapes) -> Iterator[LeafMatrices]:
     n = sum(rows * columns for rows, columns in shapes.values())
     for level in itertools.count(n):
         for negative in range(min(n, level - n) + 1):  # a sign costs as much as a step
