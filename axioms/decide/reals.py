@@ -213,14 +213,15 @@ def point(model: Any, symbols: Mapping[sp.Symbol, Term]) -> dict[sp.Symbol, sp.E
     return {x: number(model.eval(term, model_completion=True)) for x, term in symbols.items()}
 
 
-def number(value: Any) -> sp.Expr:
-    """A number of z3 as one of SymPy's."""
+def number(value: Any, *, radicals: bool = False) -> sp.Expr:
+    """A number of z3 as one of SymPy's: rational, or the root of a polynomial.
+
+    ``radicals``: such a root is written by roots of numbers, where it can be.
+    """
     if z3.is_rational_value(value):
         return sp.Rational(value.numerator_as_long(), value.denominator_as_long())
-    coefficients = [number(c) for c in value.poly()]  # of 1, x, x^2 ...
-    root = sp.Dummy("x")
-    polynomial = sp.Poly(list(reversed(coefficients)), root)
-    return sp.CRootOf(polynomial, value.index() - 1)
+    coefficients = [number(c) for c in reversed(value.poly())]  # last of 1, x, x^2 ...
+    return sp.rootof(sp.Poly(coefficients, sp.Symbol("t")), value.index() - 1, radicals=radicals)
 
 
 def solver(facts: Iterable[Fact], effort: int, *, by_cases: bool = False) -> Any:

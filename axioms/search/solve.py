@@ -15,6 +15,7 @@ import sympy as sp
 import z3
 from sympy.polys.rings import PolyElement
 
+from lrp_axioms.axioms.decide.reals import number
 from lrp_axioms.axioms.kinds import ADD, PRODUCT
 from lrp_axioms.axioms.search.confirm import Rule, confirm
 from lrp_axioms.axioms.search.templates import AXIOMS, QUADRANTS, Axiom, Part, Signs, Template
@@ -187,7 +188,7 @@ def _rule(parts: Parts) -> Rule:
     rule = {}
     for signs, part in parts.items():
         first, second, below = (
-            sum(_to_sympy(c) * x ** (len(cs) - n) * y**n for n, c in enumerate(cs, 1))
+            sum(number(c, radicals=True) * x ** (len(cs) - n) * y**n for n, c in enumerate(cs, 1))
             for cs in part
         )
         rule[signs] = sp.factor(first / below), sp.factor(second / below)
@@ -200,10 +201,3 @@ def _in_z3(x: PolyElement, names: Sequence[Any]) -> Any:
         factors = chain.from_iterable([names[n]] * power for n, power in enumerate(powers) if power)
         terms.append(z3.Product([z3.Q(int(c.numerator), int(c.denominator)), *factors]))
     return z3.Sum(terms)
-
-
-def _to_sympy(value: Any) -> sp.Expr:
-    if z3.is_rational_value(value):
-        return sp.Rational(value.numerator_as_long(), value.denominator_as_long())
-    coefficients = [_to_sympy(c) for c in reversed(value.poly())]
-    return sp.rootof(sp.Poly(coefficients, sp.Symbol("t")), value.index() - 1)
