@@ -17,7 +17,7 @@ operations are written out again, and tests prove that the last formula of every
 message there.
 """
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 
 import sympy as sp
@@ -61,6 +61,16 @@ class Derivation:
     residual: Matrix  # of the expansion, per output
     messages: tuple[Matrix, ...]
     steps: tuple[Step, ...]
+
+
+def equation(name: str, value: sp.Expr) -> Eq:
+    """A formula of a step, which may be true or false as it stands."""
+    return Eq(sp.Symbol(name), value, evaluate=False)
+
+
+def equations(name: str, symbols: Iterable[sp.Symbol], values: Iterable[sp.Expr]) -> tuple[Eq, ...]:
+    """The formulas of ``name`` of every symbol."""
+    return tuple(equation(f"{name}_{x}", v) for x, v in zip(symbols, values, strict=True))
 
 
 def contributions(operation: Operation, j: int) -> tuple[Matrix, ...]:
@@ -116,37 +126,25 @@ def _steps(
     """The derivation in words, with the formulas of the first output and all messages."""
     named = [Eq(symbol, part, evaluate=False) for part, symbol in operation.names.items()]
     entries = [x for operand in operation.operands.values() for x in operand]
-    received = [r for message in messages for r in message]
-    each = [c for part in first for c in part]
+    received = (min(r, lowest_terms(r), key=sp.count_ops) for part in messages for r in part)
     stabiliser = ", stabilised by epsilon s, s its sign" if operation.stabilised else ""
-    labels = [sp.Symbol(f"c_{x}") for x in entries]
-    pairs = zip(labels, each, strict=True)
     return (
-        Step(
-            f"Forward operation; {operation.assumes}.",
-            (*named, Eq(sp.Symbol("f"), outputs[0], evaluate=False)),
-        ),
+        Step(f"Forward operation; {operation.assumes}.", (*named, equation("f", outputs[0]))),
         Step(
             "First-order expansion at the observed operands, read with reference 0: an operand x "
             "contributes c = x df/dx.",
-            tuple(Eq(label, c, evaluate=False) for label, c in pairs),
+            equations("c", entries, (c for part in first for c in part)),
         ),
         Step(
             f"The contributions sum to this, and the rest is dropped: {operation.drops}.",
-            (
-                Eq(sp.Symbol("sum"), sums[0], evaluate=False),
-                Eq(sp.Symbol("rest"), residual[0], evaluate=False),
-            ),
+            (equation("sum", sums[0]), equation("rest", residual[0])),
         ),
         Step(
             f"Divide by {operation.denominator}{stabiliser} (a choice, not a consequence).",
-            (Eq(sp.Symbol("d"), divisors[0], evaluate=False),),
+            (equation("d", divisors[0]),),
         ),
         Step(
             "Every operand receives the sum of R c / d over the outputs.",
-            tuple(
-                Eq(sp.Symbol(f"R_{x}"), min(r, lowest_terms(r), key=sp.count_ops), evaluate=False)
-                for x, r in zip(entries, received, strict=True)
-            ),
+            equations("R", entries, received),
         ),
     )

@@ -5,6 +5,7 @@ Tests pass larger shapes.
 
 from collections.abc import Callable, Iterable, Mapping
 from dataclasses import replace
+from functools import partial
 
 import sympy as sp
 from sympy import Matrix
@@ -22,15 +23,10 @@ def linear(inputs: int = 2, outputs: int = 1, *, rule: str = kinds.EPSILON) -> O
         rule=rule,
         operands={"x": x},
         outputs=x * w + b,
-        denominator=OUTPUT if rule == kinds.EPSILON else SUM,
+        denominator=OUTPUT if rule == kinds.EPSILON else SUM,  # without the bias
         assumes="weights w and bias b are constants",
         drops="the bias",
     )
-
-
-def linear_without_bias(inputs: int = 2, outputs: int = 1) -> Operation:
-    """Eq. 1 with the bias left out of the denominator."""
-    return linear(inputs, outputs, rule=kinds.EPSILON_WITHOUT_BIAS)
 
 
 def add(operands: int = 2) -> Operation:
@@ -102,14 +98,9 @@ def merged_attention(rows: int = 1, keys: int = 1, channels: int = 2) -> Operati
     """Eq. 3 of three factors: each one's contributions to O = Q K' V are all of O."""
     q, k = generic("q", rows, channels), generic("k", keys, channels)
     v = generic("v", keys, 1)
-    return Operation(
-        rule=kinds.BILINEAR_EPSILON,
-        operands={"q": q, "k": k, "v": v},
-        outputs=q * k.T * v,
-        denominator=SUM,
-        assumes="Q, K and V are all variables of one operation",
-        drops="-2 O, the terms of second and third order",
-    )
+    assumes = "Q, K and V are all variables of one operation"
+    merged = _bilinear("O", {"q": q, "k": k, "v": v}, q * k.T * v, assumes)
+    return replace(merged, drops="-2 O, the terms of second and third order")
 
 
 def softmax(keys: int = 2) -> Operation:
@@ -205,7 +196,7 @@ def state_space(states: int = 2) -> Operation:
 OPERATIONS: dict[str, Callable[[], Operation]] = {
     "product": product,
     "linear": linear,
-    "linear without bias": linear_without_bias,
+    "linear without bias": partial(linear, rule=kinds.EPSILON_WITHOUT_BIAS),
     "linear, then BatchNorm": batch_norm,
     "add": add,
     "readout": readout,

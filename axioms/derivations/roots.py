@@ -12,31 +12,27 @@ rule that conserves relevance is one for some v if no weight is 0.  A bias is an
 weight it is.
 """
 
-from collections.abc import Callable, Iterable
+from collections.abc import Callable
 
 import sympy as sp
-from sympy import Eq, Matrix
+from sympy import Matrix
 
 from lrp_axioms.axioms.decide.identity import Number, generic, lowest_terms
-from lrp_axioms.axioms.derivations.derive import EPS, OUTPUT, Derivation, Operation, Step
+from lrp_axioms.axioms.derivations.derive import (
+    EPS,
+    OUTPUT,
+    Derivation,
+    Operation,
+    Step,
+    equation,
+    equations,
+)
 
 GAMMA, ALPHA, BETA = sp.symbols("gamma alpha beta", positive=True)
-
-
 POSITIVE = (
     "weights w are constants, and the inputs x are positive here, so that a contribution x w has "
     "the sign of w: w10 is negative, the others are positive"
 )
-
-
-def _equation(name: str, value: sp.Expr) -> Eq:
-    return Eq(sp.Symbol(name), value, evaluate=False)
-
-
-def _equations(
-    name: str, symbols: Iterable[sp.Symbol], values: Iterable[sp.Expr]
-) -> tuple[Eq, ...]:
-    return tuple(_equation(f"{name}_{x}", v) for x, v in zip(symbols, values, strict=True))
 
 
 def _operation(rule: str, x: Matrix, outputs: Matrix) -> Operation:
@@ -92,24 +88,24 @@ def on_a_line(
     message = (weighted * share.T).T
     total = lowest_terms(sum(parts[:, 0]))
     steps = (
-        Step(f"Forward operation; {assumes}.", (_equation("f", outputs[0]),)),
+        Step(f"Forward operation; {assumes}.", (equation("f", outputs[0]),)),
         Step(
             f"Reference: the root of f on the line x - t v, {direction} (a choice, not a "
             "consequence).",
-            (*_equations("v", x, moved[:, 0]), _equation("t", roots[0])),
+            (*equations("v", x, moved[:, 0]), equation("t", roots[0])),
         ),
         Step(
             "First-order expansion there: an operand contributes c = t v w.",
-            _equations("c", x, parts[:, 0]),
+            equations("c", x, parts[:, 0]),
         ),
         Step(
             "The contributions sum to f, as it is linear: nothing is dropped.",
-            (_equation("sum", total), _equation("rest", lowest_terms(outputs[0] - total))),
+            (equation("sum", total), equation("rest", lowest_terms(outputs[0] - total))),
         ),
         Step(
             "Every operand receives the sum of R c / f over the outputs, where t cancels; the "
             "stabiliser is added to the sum of v w, which no expansion says.",
-            _equations("R", x, message),
+            equations("R", x, message),
         ),
     )
     return Derivation(
@@ -181,24 +177,24 @@ def alpha_beta(inputs: int = 3, outputs: int = 1, *, bias: bool = False) -> Deri
 
     message = Matrix(1, inputs, received)
     steps = (
-        Step(f"Forward operation; {POSITIVE}.", (_equation("f", outputs_of[0]),)),
+        Step(f"Forward operation; {POSITIVE}.", (equation("f", outputs_of[0]),)),
         Step(
             "Decomposition: every operand contributes c = x w, exactly.",
-            _equations("c", x, parts[:, 0]),
+            equations("c", x, parts[:, 0]),
         ),
         Step(
             "P sums the positive contributions and N the sizes of the negative ones, so f = P - N.",
-            (_equation("P", p[0]), _equation("N", n[0])),
+            (equation("P", p[0]), equation("N", n[0])),
         ),
         Step(
             "alpha R is shared among the positive contributions and -beta R among the negative "
             "ones.  This is a definition, not an expansion: no root is sought, and a direction "
             "that leads to it has to know P and N.  At (1, 0) it is z+, which has one.",
-            (_equation("d_P", p[0] + EPS), _equation("d_N", n[0] + EPS)),
+            (equation("d_P", p[0] + EPS), equation("d_N", n[0] + EPS)),
         ),
         Step(
             "Every operand receives alpha R c / d_P or beta R c / d_N, summed over the outputs.",
-            _equations("R", x, message),
+            equations("R", x, message),
         ),
     )
     return Derivation(
