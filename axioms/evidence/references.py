@@ -214,8 +214,7 @@ def _one(op: str, rule: str, operands: Sequence[Matrix], more: More) -> list[Ste
 
 def _linear(rule: str, x: Matrix, w: Matrix, relevance: Matrix, **given: Any) -> list[Step]:
     operands = [x, w] if given.get("bias") is None else [x, w, given["bias"]]
-    more = _options(given["eps"], given.get("sign"))
-    return _one(kinds.LINEAR, rule, operands, more | {"relevance": relevance})
+    return _product(kinds.LINEAR, rule, operands, relevance, **given)
 
 
 def _product(
