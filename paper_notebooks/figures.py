@@ -6,12 +6,12 @@ import matplotlib as mpl
 import numpy as np
 from matplotlib.figure import Figure
 
-from benchmarks.experiments.drawing import STYLE
+from benchmarks.experiments import drawing
 
 GREYS = {"all": "0.2", "content": "0.6"}
 
 
-@mpl.rc_context(STYLE)
+@mpl.rc_context(drawing.STYLE)
 def gaps(found: Mapping[str, np.ndarray]) -> Figure:
     """Share of texts with at most so large an r of CP-LRP minus r of AttnLRP, by token set.
 
@@ -34,7 +34,7 @@ def gaps(found: Mapping[str, np.ndarray]) -> Figure:
     return figure
 
 
-@mpl.rc_context(STYLE)
+@mpl.rc_context(drawing.STYLE)
 def layer_gains(gains: Mapping[str, Sequence], paper: Sequence[float] | None) -> Figure:
     """Gain in r when one layer alone bypasses the softmax, with intervals; crosses: the paper."""
     figure = Figure(figsize=(6.5, 2.8), layout="constrained")
@@ -57,7 +57,7 @@ def layer_gains(gains: Mapping[str, Sequence], paper: Sequence[float] | None) ->
     return figure
 
 
-@mpl.rc_context(STYLE)
+@mpl.rc_context(drawing.STYLE)
 def against(points: Mapping[str, Sequence[float]], gain: Sequence[float]) -> Figure:
     """One panel per quantity: its value in every layer (numbered) against the layer's gain."""
     figure = Figure(figsize=(7.5, 2.7), layout="constrained")
@@ -72,15 +72,13 @@ def against(points: Mapping[str, Sequence[float]], gain: Sequence[float]) -> Fig
     return figure
 
 
-@mpl.rc_context(STYLE)
+@mpl.rc_context(drawing.STYLE)
 def special(gaps: Mapping[str, Mapping[str, Mapping]]) -> Figure:
     """r of CP-LRP minus r of AttnLRP with special tokens left out, by data set."""
     figure = Figure(figsize=(6.5, 2.6), layout="constrained")
     axes = figure.subplots()
     for n, (dataset, rows) in enumerate(gaps.items()):
-        gap = np.array([row["gap"] for row in rows.values()])
-        ends = [np.array([row[f"gap {end}"] for row in rows.values()]) for end in ("low", "high")]
-        errors = np.abs([gap - ends[0], ends[1] - gap])
+        gap, errors = drawing.interval(rows.values(), "gap")
         places = np.arange(len(rows)) + 0.15 * (2 * n - 1)
         axes.errorbar(places, gap, errors, fmt="os"[n], color=("0.1", "0.55")[n], label=dataset)
         axes.set_xticks(range(len(rows)), rows)
@@ -91,7 +89,7 @@ def special(gaps: Mapping[str, Mapping[str, Mapping]]) -> Figure:
     return figure
 
 
-@mpl.rc_context(STYLE)
+@mpl.rc_context(drawing.STYLE)
 def choices(result) -> Figure:
     """r with Leave-One-Out (attention mask) of both methods under every open choice."""
     names = list(dict.fromkeys(r["choice"] for r in result.rows if r["method"] != "LOO"))
@@ -100,12 +98,10 @@ def choices(result) -> Figure:
     for axes, tokens in zip(panels, GREYS, strict=True):
         for method, marker in (("AttnLRP", "o"), ("CP-LRP", "s")):
             rows = {r["choice"]: r for r in result.rows if r["method"] == method}
-            key = f"attention mask {tokens}"
-            r = np.array([rows[name][key] for name in names])
-            ends = [np.array([rows[name][f"{key} {e}"] for name in names]) for e in ("low", "high")]
+            shown = [rows[name] for name in names]
+            r, errors = drawing.interval(shown, f"attention mask {tokens}")
             places = np.arange(len(names)) + (0.15 if method == "CP-LRP" else -0.15)
             style = {"color": "0.2", "mfc": "white" if method == "AttnLRP" else "0.2", "ms": 4}
-            errors = np.abs([r - ends[0], ends[1] - r])
             axes.errorbar(r, places, xerr=errors, fmt=marker, label=method, **style)
         axes.set_title(f"{tokens} tokens", fontsize=9)
         axes.set_xlabel("Pearson's r with Leave-One-Out")
@@ -115,7 +111,7 @@ def choices(result) -> Figure:
     return figure
 
 
-@mpl.rc_context(STYLE)
+@mpl.rc_context(drawing.STYLE)
 def heads(found: Mapping[str, np.ndarray], rules: Sequence[str]) -> Figure:
     """One panel per rule: flatness of every head against r within its rows; darker: later layer."""
     figure = Figure(figsize=(7.5, 3), layout="constrained")
@@ -136,7 +132,7 @@ def heads(found: Mapping[str, np.ndarray], rules: Sequence[str]) -> Figure:
     return figure
 
 
-@mpl.rc_context(STYLE)
+@mpl.rc_context(drawing.STYLE)
 def shares(explained: np.ndarray, names: Sequence[str]) -> Figure:
     """The share of texts with at least so much of their variance explained, by account."""
     figure = Figure(figsize=(6.5, 2.8), layout="constrained")

@@ -45,7 +45,8 @@ def texts(settings: Settings, dataset: str, *, at_most: int | None = None):
 
 
 @cache
-def _model(name: str):
+def judge(name: str):
+    """Returns a model, loaded once, such as one of ``judges``."""
     from benchmarks.sources import models
 
     return models.load(name)
@@ -60,12 +61,7 @@ def name_of_model(settings: Settings, dataset: str) -> str:
 
 def classifier(settings: Settings, dataset: str):
     """Returns the model of ``dataset``, loaded once."""
-    return _model(name_of_model(settings, dataset))
-
-
-def judge(name: str):
-    """Returns one of ``judges``, loaded once."""
-    return _model(name)
+    return judge(name_of_model(settings, dataset))
 
 
 def measure(settings: Settings, table: str, dataset: str):
