@@ -75,7 +75,7 @@ def proof(record: Record) -> Properties:
         )
     _needs_to_run(record)
     count = sum(not decision.is_trivial for decision in general)
-    return [(COUNT, count), *((POINT, text) for text in _evaluate(record))]
+    return [(COUNT, count), *((POINT, text) for text, *_ in _evaluate(record))]
 
 
 def refutation(record: Record, words: str) -> Properties:
@@ -89,12 +89,9 @@ def refutation(record: Record, words: str) -> Properties:
             "lrp_axioms.axioms.decide.identity.differ_at"
         )
     _needs_to_run(record)
-    points = _evaluate(record)
-    values = [
-        [str(value_at(side, found.point)) for side in (found.left, found.right)]
-        for found in record.differences
-    ]
-    if words and not any(all(_names(words, value) for value in pair) for pair in values):
+    found = _evaluate(record)
+    points = [text for text, *_ in found]
+    if words and not any(all(_names(words, value) for value in pair) for _, *pair in found):
         raise ValueError(
             f"witness {words!r} names no two values that differ; they are {'; '.join(points)}"
         )
@@ -102,9 +99,9 @@ def refutation(record: Record, words: str) -> Properties:
     return [(COUNT, count), *((POINT, text) for text in points)]
 
 
-def _evaluate(record: Record) -> list[str]:
-    """Puts the point of every recorded difference into both sides again, and words the values."""
-    texts = []
+def _evaluate(record: Record) -> list[tuple[str, str, str]]:
+    """The words and both values of every recorded difference, with its point put in again."""
+    evaluated = []
     for found in record.differences:
         lhs, rhs, point = found.left, found.right, found.point
         if not found.symbols:
@@ -117,8 +114,8 @@ def _evaluate(record: Record) -> list[str]:
         where = ", ".join(f"{x} = {value}" for x, value in used.items())
         if not apart(one, other):
             raise ValueError(f"both sides are {one} at {where}: that refutes nothing")
-        texts.append(f"{where}: {one} versus {other}")
-    return texts
+        evaluated.append((f"{where}: {one} versus {other}", str(one), str(other)))
+    return evaluated
 
 
 def _needs_to_run(record: Record) -> None:
