@@ -74,7 +74,9 @@ class Origins:
         if name in EFFECTS:
             words = "" if "f" not in given else f" of {_product(given['f'])}"
             k = self._network(EFFECTS[name] + (words or _operands_text(_operands(given))))
-            return self._effects(EFFECTS[name], k, found)
+            if isinstance(found, Matrix):
+                return self._matrix(EFFECTS[name], "", k, found)
+            return {x: self._entry(EFFECTS[name], str(x), (), k, y) for x, y in found.items()}
         if function in EQUATIONS:
             operands = _operands(given)
             k = self._network(EQUATIONS[function] + _operands_text(operands))
@@ -92,11 +94,6 @@ class Origins:
             return self.networks.index(words)
         self.networks.append(words)
         return len(self.networks) - 1
-
-    def _effects(self, what: str, network: int, found: Any) -> Any:
-        if isinstance(found, Matrix):
-            return self._matrix(what, "", network, found)
-        return {x: self._entry(what, str(x), (), network, value) for x, value in found.items()}
 
     def _matrix(
         self, what: str, of: str, network: int, found: Matrix, like: Matrix | None = None

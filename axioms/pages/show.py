@@ -20,8 +20,6 @@ from lrp_axioms.axioms.pages.origins import Tracer
 WIDTH = 80
 FEW = 3  # entries of a matrix that are all named
 HEADS = {"proved": "Theorem", "refuted": "Counterexample to"}
-FACTS = {"complex": "arbitrary"}
-"""Assumption -> the word for it on pages."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -135,7 +133,8 @@ def assumptions(argument: Argument, write: Callable[[sp.Symbol], str]) -> str:
             bases.setdefault(entry["base"] if entry else str(symbol), []).append(write(symbol))
         few = (x if len(x) <= FEW else [x[0], "...", x[-1]] for x in bases.values())
         is_are = "is" if len(symbols) == 1 else "are"
-        groups.append(f"{', '.join(itertools.chain(*few))} {is_are} {FACTS.get(fact, fact)}")
+        what = "arbitrary" if fact == "complex" else fact
+        groups.append(f"{', '.join(itertools.chain(*few))} {is_are} {what}")
     return "; ".join(groups) + "." if groups else ""
 
 
