@@ -35,7 +35,7 @@ def gaps(found: Mapping[str, np.ndarray]) -> Figure:
 
 
 @mpl.rc_context(drawing.STYLE)
-def layer_gains(gains: Mapping[str, Sequence], paper: Sequence[float] | None) -> Figure:
+def layer_gains(gains: Mapping[str, Sequence], paper: Sequence[float]) -> Figure:
     """Gain in r when one layer alone bypasses the softmax, with intervals; crosses: the paper."""
     figure = Figure(figsize=(6.5, 2.8), layout="constrained")
     axes = figure.subplots()
@@ -47,8 +47,7 @@ def layer_gains(gains: Mapping[str, Sequence], paper: Sequence[float] | None) ->
         errors = np.abs([mean - low, high - mean])
         style = {"color": GREYS[tokens], "label": f"measured, {tokens} tokens"}
         axes.bar(np.arange(1, len(mean) + 1) + shift, mean, 0.38, yerr=errors, **style)
-    if paper is not None:
-        axes.plot(range(1, len(paper) + 1), paper, "kx", label="paper (Table A3, BERT-base)")
+    axes.plot(range(1, len(paper) + 1), paper, "kx", label="paper (Table A3, BERT-base)")
     axes.axhline(0, color="0.5", lw=0.8)
     axes.set_xlabel("layer that bypasses the softmax, alone")
     axes.set_ylabel("gain in r over AttnLRP")

@@ -94,11 +94,11 @@ def table(page: str) -> dict[tuple[str, str], Decided]:
     return found
 
 
-def obeyed(cells: Cells, axioms: Iterable[str] = AXIOMS) -> dict[str, Axioms]:
+def obeyed(cells: Cells) -> dict[str, Axioms]:
     """By method: the axioms that it obeys for certain."""
     methods = dict.fromkeys(method for _, method in cells)
     return {
-        method: frozenset(a for a in axioms if cells[a, method].verdict == PROVED)
+        method: frozenset(a for a in AXIOMS if cells[a, method].verdict == PROVED)
         for method in methods
     }
 

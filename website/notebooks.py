@@ -26,12 +26,12 @@ shown as they were executed: nothing is run again for this site, but `make noteb
 """
 
 
-def pages(folder: Path = FOLDER) -> Iterator[tuple[str, str, Mapping[str, bytes]]]:
+def pages() -> Iterator[tuple[str, str, Mapping[str, bytes]]]:
     """Name, Markdown, and pictures by file name, of every notebook; nothing is executed."""
     exporter = MarkdownExporter(
         extra_loaders=[DictLoader({"folded.md.j2": TEMPLATE})], template_file="folded.md.j2"
     )
-    for path in sorted(folder.glob("*.ipynb")):
+    for path in sorted(FOLDER.glob("*.ipynb")):
         found = nbformat.read(path, as_version=4)
         names = {"output_files_dir": path.stem, "unique_key": path.stem}
         text, resources = exporter.from_notebook_node(found, resources=names)
