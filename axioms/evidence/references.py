@@ -113,7 +113,7 @@ def _instead(references: References, name: str, given: Mapping[str, Any], found:
             functions = references.add(steps)
             return found | {n: functions("relevance", k, found[n]) for n, k in at.items()}
         if function in RULES:
-            steps = RULES[function](**{"eps": 0, **given})
+            steps = _of_rule(function, given)
             functions = references.add(steps)
             if isinstance(found, sp.MatrixBase):
                 return functions("value", len(steps) - 1, found)
@@ -206,49 +206,33 @@ def _exponentials(z: Matrix) -> More:
     return {"exp": z.applyfunc(sp.exp)}
 
 
-def _one(op: str, rule: str, operands: Sequence[Matrix], more: More) -> list[Step]:
-    """A graph of one operation."""
-    inputs: list[Step] = [(INPUT, NONE, [], {"value": x}) for x in operands]
-    return [*inputs, (op, rule, [*range(len(operands))], more)]
+RULES: dict[str, tuple[str, str, tuple[str, ...]]] = {
+    "epsilon": (kinds.LINEAR, kinds.EPSILON, ("x", "w", "bias")),
+    "epsilon_without_bias": (kinds.LINEAR, kinds.EPSILON_WITHOUT_BIAS, ("x", "w", "bias")),
+    "add": (kinds.ADD, kinds.EPSILON, ("operands",)),
+    "bilinear_epsilon": (kinds.BILINEAR, kinds.BILINEAR_EPSILON, ("a", "b")),
+    "chain_epsilon": (kinds.BILINEAR, kinds.BILINEAR_EPSILON, ("factors",)),
+    "value_only": (kinds.BILINEAR, kinds.VALUE_ONLY, ("a", "v")),
+    "equal_split": (kinds.PRODUCT, kinds.EQUAL_SPLIT, ("n",)),
+    "taylor": (kinds.SOFTMAX, kinds.TAYLOR, ("z",)),
+    "softmax": (kinds.SOFTMAX, kinds.TAYLOR, ("z",)),
+}
+"""By name of a rule's function: operation, rule, and the parameters that are its operands."""
 
 
-def _linear(rule: str, x: Matrix, w: Matrix, relevance: Matrix, **given: Any) -> list[Step]:
-    operands = [x, w] if given.get("bias") is None else [x, w, given["bias"]]
-    return _product(kinds.LINEAR, rule, operands, relevance, **given)
-
-
-def _product(
-    op: str, rule: str, operands: Sequence[Matrix], relevance: Matrix, **given: Any
-) -> list[Step]:
-    more = _options(given["eps"], given.get("sign")) | {"relevance": relevance}
+def _of_rule(name: str, given: Mapping[str, Any]) -> list[Step]:
+    """The graph of one operation, for a run of a rule."""
+    op, rule, parameters = RULES[name]
+    operands = [given[x] for x in parameters if given.get(x) is not None]  # there may be no bias
+    operands = operands[0] if isinstance(operands[0], list | tuple) else operands
+    more: More = {"relevance": given["relevance"]} if "relevance" in given else {}
+    if op == kinds.PRODUCT:
+        operands = [sp.ones(*given["relevance"].shape)] * given["n"]
+    elif op == kinds.SOFTMAX:
+        more |= _exponentials(given["z"]) if given.get("exp_z") is None else {"exp": given["exp_z"]}
+    else:
+        more |= _options(given.get("eps", 0), given.get("sign"))
     if op == kinds.BILINEAR:
         more["scale"] = given.get("scale", 1)
-    return _one(op, rule, operands, more)
-
-
-def _softmax(z: Matrix, relevance: Matrix | None = None, **given: Any) -> list[Step]:
-    more = _exponentials(z) if given.get("exp_z") is None else {"exp": given["exp_z"]}
-    more |= {} if relevance is None else {"relevance": relevance}
-    return _one(kinds.SOFTMAX, kinds.TAYLOR, [z], more)
-
-
-RULES: dict[str, Callable[..., list[Step]]] = {
-    "epsilon": partial(_linear, kinds.EPSILON),
-    "epsilon_without_bias": partial(_linear, kinds.EPSILON_WITHOUT_BIAS),
-    "add": partial(_product, kinds.ADD, kinds.EPSILON),
-    "bilinear_epsilon": lambda a, b, relevance, **given: _product(
-        kinds.BILINEAR, kinds.BILINEAR_EPSILON, [a, b], relevance, **given
-    ),
-    "chain_epsilon": lambda factors, relevance, **given: _product(
-        kinds.BILINEAR, kinds.BILINEAR_EPSILON, factors, relevance, **given
-    ),
-    "value_only": lambda a, v, relevance, **given: _product(
-        kinds.BILINEAR, kinds.VALUE_ONLY, [a, v], relevance, **given
-    ),
-    "equal_split": lambda n, relevance, **_: _one(
-        kinds.PRODUCT, kinds.EQUAL_SPLIT, [sp.ones(*relevance.shape)] * n, {"relevance": relevance}
-    ),
-    "taylor": _softmax,
-    "softmax": _softmax,
-}
-"""Builds the graph of one operation for a run of a rule, by the rule's name."""
+    inputs: list[Step] = [(INPUT, NONE, [], {"value": x}) for x in operands]
+    return [*inputs, (op, rule, [*range(len(operands))], more)]
