@@ -15,7 +15,7 @@ from rich.text import Text
 from lrp_axioms.axioms.composites import UnassignedOperation
 from lrp_axioms.benchmarks.commands.cutting import read
 from lrp_axioms.benchmarks.commands.output import LINES, first_lines, note
-from lrp_axioms.benchmarks.commands.targets import said_of
+from lrp_axioms.benchmarks.commands.targets import rather, said_of
 from lrp_axioms.benchmarks.errors import UnavailableError
 from lrp_axioms.numeric.models.facts import facts_of
 from lrp_axioms.numeric.results import pictures, render
@@ -179,7 +179,7 @@ def why_of(loaded, label: int | list[int], said: str) -> str:
         name, noun = (lambda n: named(n, loaded.label(n))), ""
     else:
         name, noun = (lambda n: repr(loaded.label(n))), f"the {loaded.explains} "
-    return noun + " rather than ".join(map(name, label if isinstance(label, list) else [label]))
+    return noun + rather(name, label)
 
 
 def named(number: int, label: str) -> str:

@@ -1,7 +1,7 @@
 """Parses --target and --column: the explained output, in words of the head or in numbers."""
 
 import re
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 
 from lrp_axioms.benchmarks.commands.output import note
 from lrp_axioms.numeric.models.facts import facts_of
@@ -67,10 +67,17 @@ def _label(loaded, option: str, name: str | None, faults: list[str]) -> int | No
 
 def said_of(loaded, label: int | list[int], tokens: Sequence[str]) -> str:
     """Describes an explained label in words; ValueError for one that is its own contrast."""
-    said = loaded.said(label, tokens)
-    if loaded.explains != "answer" and isinstance(label, list) and label[1:] == label[:1]:
+    if loaded.explains == "answer" and isinstance(label, list):
+        return " ".join(tokens[label[0] : label[1] + 1])
+    said = rather(loaded.label, label)
+    if isinstance(label, list) and label[1:] == label[:1]:
         raise ValueError(f"the contrast is the target itself, {said!r}: pass another as --contrast")
     return said
+
+
+def rather(name: Callable[[int], str], label: int | list[int]) -> str:
+    """Returns the name of a label, "one rather than other" for two."""
+    return " rather than ".join(map(name, label if isinstance(label, list) else [label]))
 
 
 def _problems(loaded, column, tokens) -> Iterator[str]:

@@ -2,7 +2,6 @@
 
 import os
 import warnings
-from collections.abc import Callable, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
@@ -69,12 +68,6 @@ class Classifier:
             return self.tokenizer.decode([target])
         return str(self.model.config.id2label.get(target, target))
 
-    def said(self, target: int | list[int], tokens: Sequence[str]) -> str:
-        """Describes a target, or two that are compared; an answer is a part of ``tokens``."""
-        if self.explains == "answer" and isinstance(target, list):
-            return " ".join(tokens[target[0] : target[1] + 1])
-        return rather(self.label, target)
-
 
 @dataclass(frozen=True)
 class ImageClassifier:
@@ -85,13 +78,8 @@ class ImageClassifier:
     name: str
     explains: str = "class"
 
-    def said(self, target: int | list[int], tokens: Sequence[str]) -> str:
-        return rather(lambda n: str(self.model.config.id2label.get(n, n)), target)
-
-
-def rather(label: Callable[[int], str], target: int | list[int]) -> str:
-    """Returns a target in words, "one rather than other" for two."""
-    return " rather than ".join(map(label, target if isinstance(target, list) else [target]))
+    def label(self, target: int) -> str:
+        return str(self.model.config.id2label.get(target, target))
 
 
 def load(
