@@ -129,7 +129,7 @@ def explain(
         from lrp_axioms.benchmarks.commands.explained import (
             each,
             explain_text,
-            hint_to_quote,
+            load,
             note_unknown,
             summary,
         )
@@ -160,11 +160,9 @@ def explain(
         return generated.explain(model, texts, generate, called=called, **options)
     with mendable():
         with loading("the model"):
-            from lrp_axioms.benchmarks.sources import models
             from lrp_axioms.numeric.models.places import numbered_layers
 
-            with hint_to_quote(words):
-                loaded = models.load(model, device=device, dtype=dtype)
+            loaded = load(words, model, device=device, dtype=dtype)
         note_unknown(loaded, texts)
         if columns and loaded.explains != "next token":
             raise ValueError(f"--span {span}: only language models predict a text; leave it out")

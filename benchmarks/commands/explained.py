@@ -3,7 +3,6 @@
 import math
 import re
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from contextlib import contextmanager
 from dataclasses import dataclass, replace
 from typing import Any
 
@@ -221,11 +220,12 @@ def each(texts: Sequence[str], of_one: Callable[[str], object], called: str = "t
     return found
 
 
-@contextmanager
-def hint_to_quote(words: list[str]):
-    """Adds to the error of a missing model that it may be the first word of an unquoted text."""
+def load(words: list[str], name: str, **options):
+    """Loads a model; the error of a missing one says that ``words`` may be one unquoted text."""
+    from lrp_axioms.benchmarks.sources import models
+
     try:
-        yield
+        return models.load(name, **options)
     except UnavailableError as error:
         if any(re.search(r"[\s/.~]", word) for word in words) or not all(words):
             raise

@@ -98,11 +98,9 @@ def explain(
         with loading("the model"):
             from lrp_axioms import explain_generation
             from lrp_axioms.benchmarks.commands.cutting import cut_prompt
-            from lrp_axioms.benchmarks.commands.explained import each, hint_to_quote, note_unknown
-            from lrp_axioms.benchmarks.sources import models
+            from lrp_axioms.benchmarks.commands.explained import each, load, note_unknown
 
-            with hint_to_quote([name, *texts]):
-                loaded = models.load(name, device=device, writes=True, dtype=dtype)
+            loaded = load([name, *texts], name, device=device, writes=True, dtype=dtype)
         note_unknown(loaded, [*texts, options["contrast"] or "", reply or ""])
         asked = prompts(loaded, chat=chat)
         how = {"count": count, "answers": [reply, options["contrast"]], "truncate": truncate}

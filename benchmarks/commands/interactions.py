@@ -96,12 +96,10 @@ def interactions(
             from lrp_axioms.benchmarks.commands import explained
             from lrp_axioms.benchmarks.commands.cutting import read
             from lrp_axioms.benchmarks.commands.targets import parse_target, said_of
-            from lrp_axioms.benchmarks.sources import models
             from lrp_axioms.numeric.pairs import interactions as interactions_of
             from lrp_axioms.numeric.results.words import named_units
 
-            with explained.hint_to_quote(words):
-                loaded = models.load(model, device=device, dtype=dtype)
+            loaded = explained.load(words, model, device=device, dtype=dtype)
         explained.note_unknown(loaded, texts)
         if len(texts) > 1 and loaded.explains != "answer":
             raise ValueError(f"{len(texts)} texts: pass one at a time")
