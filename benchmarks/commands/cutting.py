@@ -3,32 +3,26 @@
 import re
 from bisect import bisect_left
 from collections.abc import Callable, Sequence
-from typing import Any, NamedTuple
+from typing import Any
 
 from lrp_axioms.benchmarks.commands.output import note
+from lrp_axioms.numeric.generation.prompts import text_of_chat
 from lrp_axioms.numeric.models.facts import facts_of
+from lrp_axioms.numeric.models.texts import TOKENIZING, check_special, ids_once, tokenized
+from lrp_axioms.numeric.targets.naming import text_ids
 
 NEAR = 16  # parts before a part that fits
 
 
-class Read(NamedTuple):
-    """The inputs of one text and their tokens; ``cut`` says which tokens a cut has left."""
+def read(loaded, text: str | tuple[str, str], *, truncate: bool) -> tuple[Any, list[str], str]:
+    """Returns the inputs of a text, their tokens, and which of them a cut has left, or "".
 
-    inputs: Any
-    tokens: list[str]
-    cut: str = ""
-
-
-def read(loaded, text: str | tuple[str, str], *, truncate: bool) -> Read:
-    """Returns a text as a model reads it, and says in a note that the text is cut.
-
+    A note says that the text is cut, too.
     The last tokens are kept where the next token is explained, else the first ones, and of a
     question and its context the question.  A rotary model reads any length, and a text is cut to
     the length that the model was made for.
     Raises ValueError that names ``--truncate`` for a text that is too long and may not be cut.
     """
-    from lrp_axioms.numeric.models.texts import TOKENIZING, check_special, tokenized
-
     tokenizer, positions = loaded.tokenizer, facts_of(loaded.model).positions
     check_special(tokenizer, [text])
     inputs, cut = tokenized(tokenizer, [text], return_tensors="pt"), ""
@@ -49,16 +43,14 @@ def read(loaded, text: str | tuple[str, str], *, truncate: bool) -> Read:
         kept = "last" if side == "left" else "first"
         note(cut := f"only the {kept} {limit} of {size} tokens are explained")
     tokens = tokenizer.convert_ids_to_tokens(inputs["input_ids"][0].tolist())
-    return Read(inputs.to(loaded.model.device), tokens, cut)
+    return inputs.to(loaded.model.device), tokens, cut
 
 
 def _check_context(tokenizer, text: str | tuple[str, str], limit: int) -> None:
     """Raises ValueError for a question that leaves no room for its context."""
     if isinstance(text, str):
         return
-    from lrp_axioms.numeric.models.texts import tokenized
-
-    own = len(tokenized(tokenizer, text[0], add_special_tokens=False)["input_ids"])
+    own = len(text_ids(tokenizer, text[0]))
     special = tokenizer.num_special_tokens_to_add(pair=True)
     if own + special >= limit:
         raise ValueError(
@@ -94,10 +86,6 @@ def cut_prompt(
     only where no word fits; an encoder with a decoder reads the first words.
     Raises ValueError for a text that may not be cut, and where no part of the text fits.
     """
-    from lrp_axioms.numeric.generation.prompts import text_of_chat
-    from lrp_axioms.numeric.models.texts import ids_once, tokenized
-    from lrp_axioms.numeric.targets.naming import text_ids
-
     facts, tokenizer = facts_of(loaded.model), loaded.tokenizer
 
     def size(part: str) -> int:
@@ -107,9 +95,7 @@ def cut_prompt(
         return len(text_ids(tokenizer, text_of_chat(tokenizer, prompt)))
 
     limit = min(facts.positions, facts.made_for)
-    given = [
-        len(tokenized(tokenizer, x, add_special_tokens=False)["input_ids"]) for x in answers if x
-    ]
+    given = [len(text_ids(tokenizer, x)) for x in answers if x]
     behind = 0 if facts.two else max(given, default=1) - 1  # the last token is not read
     whole = size(text)
     if not truncate and whole + behind > facts.positions:

@@ -11,7 +11,6 @@ from benchmarks.commands import cutting
 from benchmarks.commands.interactions import MANY
 from benchmarks.sources import models
 from numeric import attribute, explain, explain_generation
-from numeric.models import texts
 from numeric.models.facts import facts_of
 from numeric.pairs import interactions as pairs_of
 
@@ -145,7 +144,7 @@ def test_the_longest_prompt_that_fits_is_kept_though_a_shorter_one_has_more_toke
     """A word may have fewer tokens where a letter stands before it."""
     text = "a b c d e f"
     sizes = {text: 9, "b c d e f": 5, "c d e f": 4, "d e f": 6, "e f": 3, "f": 5}
-    monkeypatch.setattr(texts, "ids_once", lambda _tokenizer, part: range(sizes[part]))
+    monkeypatch.setattr(cutting, "ids_once", lambda _tokenizer, part: range(sizes[part]))
     loaded = models.load("embedded-lm")
     how = {"asked": lambda x: x, "count": None, "answers": [], "truncate": True}
     for room, want in ((4, "c d e f"), (3, "e f"), (5, "b c d e f")):
