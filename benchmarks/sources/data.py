@@ -53,8 +53,7 @@ class Texts:
         """The first ``examples`` texts, or all."""
         if examples is not None and examples < 1:
             raise ValueError(f"examples={examples}: pass at least 1")
-        part = {"texts": self.texts[:examples], "labels": self.labels[:examples]}
-        return Texts(**vars(self) | part)
+        return replace(self, texts=self.texts[:examples], labels=self.labels[:examples])
 
 
 SOURCES = {name: Source(**found) for name, found in PINS["datasets"].items()}
@@ -91,7 +90,8 @@ def load(name: str = "embedded", *, data_dir: Path | None = None, training: bool
         path = _find(source, Path(data_dir))
         found, origin = _read(path, source.text), path.name
     else:
-        found, origin = _download(source), f"hub:{source.hub}@{source.revision}"
+        origin = f"{streams.HUB}{source.hub}@{source.revision}"
+        found = _download(source, origin)
     if name == "imdb":
         found = _alternate(found)
     return _texts(name, found, origin, source.paper, source.chunk)
@@ -142,10 +142,10 @@ def _row(text, label):
     return text.strip(), int(label)
 
 
-def _download(source):
-    columns, options = (source.text, "label"), {"revision": source.revision, "split": source.split}
+def _download(source, place):
     try:
-        return [_row(*pair) for pair in streams.rows(streams.HUB, source.hub, columns, **options)]
+        rows = streams.rows(place, (source.text, "label"), split=source.split)
+        return [_row(*pair) for pair in rows]
     except (UnavailableError, ValueError) as error:
         raise UnavailableError(
             f"{first_line(error)}\nWithout data set {source.hub!r} of the Hub, pass --data-dir "

@@ -32,9 +32,7 @@ def texts(place: str, *, column: str = "text", split: str | None = None) -> Iter
         for (text,) in stream(place, [column], text_fault, advice=ADVICE):
             yield text
         return
-    name, _, revision = place.removeprefix(HUB).partition("@")
-    chosen = {"split": split, "revision": revision or None}
-    found = (text for (text,) in rows(place, name, [column], **chosen))
+    found = (text for (text,) in rows(place, [column], split=split))
     yield from sound(found, place, unit="row", advice=ADVICE)
 
 
@@ -43,22 +41,20 @@ def is_data_set(place: str) -> bool:
     return place.startswith(HUB) or (folder and any((Path(place) / x).exists() for x in SAVED))
 
 
-def rows(
-    place: str, name: str, columns: Sequence[str], *, split: str | None, revision: str | None
-) -> Iterator[tuple]:
-    """Yields the values of ``columns`` of a data set, with a few rows at a time in memory.
+def rows(place: str, columns: Sequence[str], *, split: str | None) -> Iterator[tuple]:
+    """Yields the values of ``columns`` of the data set at ``place``, with a few rows in memory.
 
-    ``name``: the data set's name on the Hub, or a folder if ``place`` is one.
     Raises UnavailableError if it cannot be loaded, and ValueError for a column that it lacks.
     """
+    name, _, revision = place.removeprefix(HUB).partition("@")
     need(f"data set {name!r}", "datasets")
     import datasets  # seconds, which local texts do without
 
     try:
         if place.startswith(HUB):
-            kept = _snapshot(name, revision) or name
-            chosen = {"revision": revision, "split": split or SPLIT}
-            found = datasets.load_dataset(kept, **chosen, streaming=True)
+            chosen = {"revision": revision or None}
+            kept = _snapshot(name, **chosen) or name
+            found = datasets.load_dataset(kept, **chosen, split=split or SPLIT, streaming=True)
         else:
             found = datasets.load_from_disk(place)
             if isinstance(found, datasets.DatasetDict):
