@@ -121,7 +121,8 @@ def _each(ray, place, function, items):
                 return
             yield from crew.done(waiting)
     finally:
-        crew.dismiss()
+        for worker in crew.workers:
+            ray.kill(worker)
 
 
 class _Crew:
@@ -161,13 +162,9 @@ class _Crew:
             for worker, tasks in self.workers.items():
                 if not waiting or len(tasks) != ahead or None in tasks.values():
                     continue
-                if not ahead or not self._any_lost([waiting[0], *tasks.values()]):
+                if not ahead or not any(self.losses[x[0]] for x in [waiting[0], *tasks.values()]):
                     item = waiting.popleft()
                     tasks[worker.call.remote(item[1])] = item
-
-    def _any_lost(self, items):
-        """Whether a worker was lost that had one of ``items``."""
-        return any(self.losses[item[0]] for item in items)
 
     def done(self, waiting):
         """Yields results as they come; moves the items of a lost worker to ``waiting``."""
@@ -198,10 +195,6 @@ class _Crew:
             if self.losses[name] > RETRIES and not (item is None and works):
                 raise _given_up(item, error) from error
         waiting.extendleft(item for item in reversed(items) if item is not None)
-
-    def dismiss(self):
-        for worker in self.workers:
-            self.ray.kill(worker)
 
 
 def _result(ray, task):
