@@ -51,9 +51,8 @@ Maps = dict[str, list[float]]  # by method, relevance of every token or word
 
 def explained(loaded: Classifier, asked: Asked, method: str, **options: Any) -> Explained:
     """Explains the text by one method, by tokens or words."""
-    how = {"model": loaded.name, "method": method, "target": partial(asked.goal, loaded)}
-    how |= {"options": options, "columns": None, "truncate": asked.truncate}
-    found = explain_text(loaded, asked.given(loaded), **how)
+    how = {"method": method, "target": partial(asked.goal, loaded), "options": options}
+    found = explain_text(loaded, asked.given(loaded), **how, truncate=asked.truncate)
     if asked.unit == "token":
         return found
     a = found.attribution.by(asked.unit, loaded.tokenizer)

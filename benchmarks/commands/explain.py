@@ -170,7 +170,7 @@ def explain(
             texts = [pair(texts)]
         at = {"at": numbered_layers(loaded.model)} if by_layer else {}
         goal = partial(parse_target, loaded, target, column, contrast=contrast)
-        given = {"model": model, "target": goal, "columns": columns, "truncate": truncate}
+        given = {"target": goal, "columns": columns, "truncate": truncate}
         found = []
         with noting():
             for method in methods:

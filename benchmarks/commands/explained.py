@@ -105,19 +105,17 @@ class Explained:
 def explain_text(
     loaded,
     text,
-    model: str,
     method: str,
     target,
     options: dict,
-    columns: Callable[..., range] | None,
+    columns: Callable[..., range] | None = None,
     *,
     truncate: bool,
 ) -> Explained:
     """Explains one text, or a question with its context, by ``lrp_axioms.explain``.
 
-    ``model`` is the name that the user gave.  The target is ``target(tokens)``, or the span
-    ``columns(number of tokens)``.  With ``truncate``, a text that is longer than the model's
-    positions is cut.
+    The target is ``target(tokens)``, or the span ``columns(number of tokens)``.  With ``truncate``,
+    a text that is longer than the model's positions is cut.
     """
     from lrp_axioms import attribute, explain
     from lrp_axioms.numeric.targets import span, terms
@@ -147,7 +145,7 @@ def explain_text(
     section = section_of(a, 0, why=why, explains=explains, maps=maps)
     if cut:
         section = replace(section, caption=f"{section.caption} {cut.capitalize()}.")
-    return Explained(text, replace(a, model=model), said, section, cut)
+    return Explained(text, replace(a, model=loaded.name), said, section, cut)
 
 
 def explained_shares(loaded, inputs, target, maps: Mapping[str, Any]) -> dict[str, float]:
