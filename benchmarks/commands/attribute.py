@@ -5,7 +5,7 @@ from typing import Annotated
 
 import typer
 
-from lrp_axioms.benchmarks.commands.console import check_names, console, loading, mendable, track
+from lrp_axioms.benchmarks.commands.console import check_names, loading, mendable, track
 from lrp_axioms.benchmarks.commands.options import (
     DTYPES,
     Address,
@@ -15,7 +15,7 @@ from lrp_axioms.benchmarks.commands.options import (
     completing,
     names_of,
 )
-from lrp_axioms.benchmarks.commands.output import answer
+from lrp_axioms.benchmarks.commands.output import answer, say
 from lrp_axioms.benchmarks.running.blocks import read_ahead
 from lrp_axioms.benchmarks.sources import streams
 from lrp_axioms.benchmarks.sources.files import path_of
@@ -83,23 +83,17 @@ def attribute(
     amplified = found.tally(explained.AMPLIFIED)
     counts = {"texts": found.texts, "cut": full, "amplified": amplified}
     answer(model=model, methods=chosen, **counts, columns=columns, wrote=wrote)
-    console.print(
+    say(
         f"{found.texts} texts, {', '.join(chosen)}: wrote {output}/part-*.parquet, one line per "
         f"text and method, with {', '.join(columns)}; read them with\n"
-        f'datasets.load_dataset("parquet", data_files="{output}/part-*.parquet")',
-        markup=False,
-        soft_wrap=True,
+        f'datasets.load_dataset("parquet", data_files="{output}/part-*.parquet")'
     )
     if full:
-        console.print(
-            f"{full} texts fill all {limit} positions of the model: what was longer has been cut",
-            soft_wrap=True,
-        )
+        say(f"{full} texts fill all {limit} positions of the model: what was longer has been cut")
     if amplified:
-        console.print(
+        say(
             f"lines with amplified relevance (column amplified): {amplified}; its sizes add up to "
-            "many times the logit and the gradient; lrp-axioms audit tells where, for one text",
-            soft_wrap=True,
+            "many times the logit and the gradient; lrp-axioms audit tells where, for one text"
         )
 
 
@@ -110,8 +104,4 @@ def _verify(folder: Path):
         found = runner.verify(folder)
     texts, files = found.texts, found.parts()
     answer(texts=texts, verified=files)
-    console.print(
-        f"{folder}: no file has changed since its run (texts: {texts}, files: {len(files)})",
-        markup=False,
-        soft_wrap=True,
-    )
+    say(f"{folder}: no file has changed since its run (texts: {texts}, files: {len(files)})")

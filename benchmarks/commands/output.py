@@ -98,6 +98,11 @@ def note(text: str) -> None:
     problems.print(f"note: {text}", markup=False, highlight=False, soft_wrap=True)
 
 
+def say(text: str) -> None:
+    """Prints lines that a terminal wraps, for an answer without tables."""
+    console.print(text, markup=False, soft_wrap=True)
+
+
 @contextmanager
 def noting() -> Iterator[None]:
     """Turns warnings of the block into notes."""

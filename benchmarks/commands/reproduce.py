@@ -20,7 +20,7 @@ from lrp_axioms.benchmarks.commands.console import (
     track,
 )
 from lrp_axioms.benchmarks.commands.options import Address, Device, completing
-from lrp_axioms.benchmarks.commands.output import answer, headline, of_result, present
+from lrp_axioms.benchmarks.commands.output import answer, headline, of_result, present, say
 
 MORE_TABLES = [table for table in names.TABLES if table not in names.DEFAULT_TABLES]
 LONG = 60  # seconds of a run that is announced
@@ -137,7 +137,7 @@ def reproduce(
     facts = [{key: getattr(x, key) for key in ("name", "title", "rows", "notes")} for x in results]
     answer(tables=facts, wrote=[page])
     more = ", and the tables beside it" if invocation.full else "; --full prints the tables"
-    console.print(f"wrote {page}, with every row{more}", markup=False, soft_wrap=True)
+    say(f"wrote {page}, with every row{more}")
 
 
 def report(
