@@ -9,12 +9,12 @@ import pytest
 
 from benchmarks.research.speed import machine, ratios, test_repeated
 from benchmarks.research.speed.groups import GROUPS
-from benchmarks.research.speed.ratios import Entry, Ratio, compare, remarks, render
+from benchmarks.research.speed.ratios import Ratio, compare, remarks, render
 
-HERE = {
-    "processor": "Abacus 9", "cores": 2, "threads": 2, "gpu": None, "torch": "2.13.0",
-    "transformers": "5.23.0", "python": "3.11.7", "commit": "0123456789ab", "date": "2001-02-03",
-}  # fmt: skip
+HERE = machine.Where(
+    processor="Abacus 9", cores=2, threads=2, gpu=None, torch="2.13.0", transformers="5.23.0",
+    python="3.11.7", commit="0123456789ab", date="2001-02-03",
+)  # fmt: skip
 
 
 def ratio(*values, name="one", group="time of LRP", better="lower", goal=None):
@@ -22,7 +22,7 @@ def ratio(*values, name="one", group="time of LRP", better="lower", goal=None):
 
 
 def kept(*found, **place):
-    return {r.name: Entry(ratio=r, where=HERE | place) for r in found}
+    return {r.name: replace(r, where=replace(HERE, **place)) for r in found}
 
 
 def test_the_median_and_the_quartiles_are_those_of_the_rounds():
@@ -202,12 +202,12 @@ NO_BASELINE = {
         {
             "ratios": {
                 "one": {key: x for key, x in vars(ratio(1.0)).items() if key != "name"}
-                | {"where": {key: x for key, x in HERE.items() if key != "processor"}}
+                | {"where": {key: x for key, x in vars(HERE).items() if key != "processor"}}
             }
         }
     ),
     "a ratio that says nothing": json.dumps(
-        {"ratios": {"one": vars(ratio(1.0)) | {"values": [-1.0], "where": HERE}}}
+        {"ratios": {"one": vars(ratio(1.0)) | {"values": [-1.0], "where": vars(HERE)}}}
     ),
 }
 
@@ -222,16 +222,15 @@ def test_what_is_no_baseline_is_refused_by_its_path(case, tmp_path):
 
 def test_here_has_all_that_is_compared_and_shown():
     place = machine.here()
-    assert HERE.keys() == place.keys()
-    assert place["processor"]
+    assert place.processor
     assert machine.same(place, place)
-    assert not any(machine.same(place, place | {key: "other"}) for key in machine.SAME)
+    assert not any(machine.same(place, replace(place, **{key: "other"})) for key in machine.SAME)
 
 
 def test_a_tiny_ratio_is_kept_and_can_be_read(tmp_path):
     path = tmp_path / "baseline.json"
     ratios.write(path, kept(ratio(1.23456e-7)))
-    assert ratios.read(path)["one"].ratio.values == (1.2346e-7,)
+    assert ratios.read(path)["one"].values == (1.2346e-7,)
 
 
 def test_the_page_of_speed_shows_the_ratios_of_the_baseline():
@@ -240,7 +239,7 @@ def test_the_page_of_speed_shows_the_ratios_of_the_baseline():
     for tokens in (32, 128, 512):
         cells = [
             " / ".join(
-                f"{found[f'{method}, batch {batch}, {tokens} tokens'].ratio.median:.2f}"
+                f"{found[f'{method}, batch {batch}, {tokens} tokens'].median:.2f}"
                 for method in ("AttnLRP", "CP-LRP")
             )
             for batch in (1, 8, 32)
@@ -249,5 +248,5 @@ def test_the_page_of_speed_shows_the_ratios_of_the_baseline():
     methods = "AttnLRP", "CP-LRP", "AttnLRP by rules"
     for where, tokens, _ in test_repeated.CASES:
         names = [f"{method}, {where}, 1 x {tokens}" for method in methods]
-        cells = " | ".join(f"{found[name].ratio.median:.2f}" for name in names)
+        cells = " | ".join(f"{found[name].median:.2f}" for name in names)
         assert f"| {where}, 1 × {tokens} | {cells} |" in page

@@ -5,6 +5,7 @@ the benchmarks on small models and keeps no ratio, because a busy machine says n
 """
 
 from collections.abc import Sequence
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
@@ -12,7 +13,6 @@ import pytest
 from lrp_axioms.benchmarks.research.speed import machine
 from lrp_axioms.benchmarks.research.speed.ratios import (
     BASELINE,
-    Entry,
     Ratio,
     compare,
     read,
@@ -146,6 +146,6 @@ def pytest_terminal_summary(terminalreporter, config):
         for line in remarks(ratios, found.baseline, found.here):
             terminalreporter.write_line(f"- {line}")
         return
-    new = {name: Entry(ratio=ratio, where=found.here) for name, ratio in found.ratios.items()}
+    new = {name: replace(ratio, where=found.here) for name, ratio in found.ratios.items()}
     write(found.path, found.baseline | new)
     terminalreporter.write_line(f"{len(new)} ratios written to {found.path}")

@@ -4,7 +4,6 @@ import os
 import platform
 import re
 import subprocess
-from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -20,7 +19,7 @@ SAME = ("processor", "cores", "threads", "gpu")
 
 @dataclass(frozen=True)
 class Where:
-    """Machine, versions, commit and date in a file, as of ``here``."""
+    """Machine, versions, commit and date of a measurement."""
 
     processor: str
     cores: int | None
@@ -33,18 +32,18 @@ class Where:
     date: str
 
 
-def here() -> dict:
-    """Returns machine, versions, commit and date of a measurement."""
+def here() -> Where:
+    """Returns where this process measures."""
     about = provenance()
-    return {
-        "processor": _processor(),
-        "cores": os.cpu_count(),
-        "threads": about["threads"],
-        "gpu": torch.cuda.get_device_name() if torch.cuda.is_available() else None,
+    return Where(
+        processor=_processor(),
+        cores=os.cpu_count(),
+        threads=about["threads"],
+        gpu=torch.cuda.get_device_name() if torch.cuda.is_available() else None,
         **{key: about[key] for key in ("torch", "transformers", "python")},
-        "commit": _commit(),
-        "date": about["date"][:10],
-    }
+        commit=_commit(),
+        date=about["date"][:10],
+    )
 
 
 def _processor():
@@ -73,21 +72,21 @@ def _said(command):
     return done.stdout.strip()
 
 
-def same(a: Mapping, b: Mapping) -> bool:
+def same(a: Where, b: Where) -> bool:
     """Whether ratios of the two may be expected to be equal."""
-    return all(a.get(key) == b.get(key) for key in SAME)
+    return all(getattr(a, key) == getattr(b, key) for key in SAME)
 
 
-def name(where: Mapping) -> str:
+def name(where: Where) -> str:
     """Describes the machine alone, in words."""
-    gpu = f", {where['gpu']}" if where.get("gpu") else ""
-    threads = f"{where['threads']} thread{'s' * (where['threads'] > 1)}"
-    return f"{where['processor']}{gpu}, {where['cores']} cores, {threads}"
+    gpu = f", {where.gpu}" if where.gpu else ""
+    threads = f"{where.threads} thread{'s' * (where.threads > 1)}"
+    return f"{where.processor}{gpu}, {where.cores} cores, {threads}"
 
 
-def described(where: Mapping) -> str:
+def described(where: Where) -> str:
     """Describes machine, versions, commit and date, in words."""
     return (
-        f"{name(where)}; torch {where['torch']}, transformers {where['transformers']}, "
-        f"Python {where['python']}; commit {where['commit'] or 'unknown'}, {where['date']}."
+        f"{name(where)}; torch {where.torch}, transformers {where.transformers}, "
+        f"Python {where.python}; commit {where.commit or 'unknown'}, {where.date}."
     )

@@ -7,7 +7,7 @@ import json
 import math
 import re
 from collections.abc import Iterable, Mapping
-from dataclasses import dataclass
+from dataclasses import asdict, dataclass
 from pathlib import Path
 
 import numpy as np
@@ -27,7 +27,7 @@ BETTER = {"lower": "≤", "higher": "≥"}
 
 @dataclass(frozen=True, kw_only=True)
 class Ratio:
-    """One measured ratio: a value per alternating round, and its goal.
+    """One measured ratio: a value per alternating round, its goal, and where it was measured.
 
     Raises ValueError that lists everything wrong with it.
     """
@@ -37,6 +37,7 @@ class Ratio:
     values: tuple[float, ...]
     better: str  # "lower" or "higher"
     goal: float | None = None
+    where: machine.Where | None = None  # None: in this run
 
     def __post_init__(self):
         allowed = {"group": GROUPS, "better": BETTER}
@@ -84,21 +85,13 @@ class Ratio:
         return f"{median:.3f} [{low:.3f}, {high:.3f}]"
 
 
-@dataclass(frozen=True, kw_only=True)
-class Entry:
-    """A ratio of the baseline, and where it was measured (``machine.here`` says it)."""
-
-    ratio: Ratio
-    where: Mapping
-
-
-def compare(found: Iterable[Ratio], baseline: Mapping[str, Entry]) -> list[str]:
+def compare(found: Iterable[Ratio], baseline: Mapping[str, Ratio]) -> list[str]:
     """Complains of each ratio that is worse than the baseline; ignores ratios that it lacks."""
     return [
         f"{new.name}: {complaint}; mend it, or accept it with `make baseline`"
         for new in found
         if new.name in baseline
-        for complaint in _complaints(new, baseline[new.name].ratio)
+        for complaint in _complaints(new, baseline[new.name])
     ]
 
 
@@ -119,7 +112,9 @@ def _complaints(new, old):
         )
 
 
-def remarks(found: Iterable[Ratio], baseline: Mapping[str, Entry], place: Mapping) -> list[str]:
+def remarks(
+    found: Iterable[Ratio], baseline: Mapping[str, Ratio], place: machine.Where
+) -> list[str]:
     """Lists new ratios, changed goals and baselines of other machines; none is a failure."""
     found = list(found)
     known = [new for new in found if new.name in baseline]
@@ -128,7 +123,7 @@ def remarks(found: Iterable[Ratio], baseline: Mapping[str, Entry], place: Mappin
     said += [
         f"{new.name}: the goal is {new.goal}, in the baseline {old}; `make baseline` renews it"
         for new in known
-        if (old := baseline[new.name].ratio.goal) != new.goal
+        if (old := baseline[new.name].goal) != new.goal
     ]
     elsewhere: dict[str, int] = {}
     for new in known:
@@ -144,11 +139,11 @@ def remarks(found: Iterable[Ratio], baseline: Mapping[str, Entry], place: Mappin
     return said + ([f"{missing} ratios of the baseline were not measured now"] if missing else [])
 
 
-def table(found: Iterable[Ratio], baseline: Mapping[str, Entry]) -> list[str]:
+def table(found: Iterable[Ratio], baseline: Mapping[str, Ratio]) -> list[str]:
     """Returns aligned lines with each ratio beside the baseline's."""
     rows = [("ratio", "now", "baseline", "worse by", "goal", "")]
     for new in sorted(found, key=_order):
-        old = baseline[new.name].ratio if new.name in baseline else None
+        old = baseline.get(new.name)
         change = f"{new.worse_by(old):+.1%}" if old and old.better == new.better else "-"
         rows.append((new.name, str(new), str(old or "-"), change, *_verdict(new)))
     widths = [max(map(len, column)) for column in zip(*rows, strict=True)]
@@ -158,22 +153,23 @@ def table(found: Iterable[Ratio], baseline: Mapping[str, Entry]) -> list[str]:
     ]
 
 
-def render(baseline: Mapping[str, Entry]) -> str:
+def render(baseline: Mapping[str, Ratio]) -> str:
     """Renders the page of a baseline, in Markdown."""
     lines = [HEAD]
     if not baseline:
         return "\n".join([*lines, "Nothing was measured yet.", ""])
-    places = list(dict.fromkeys(machine.described(entry.where) for entry in _sorted(baseline)))
+    ordered = sorted(baseline.values(), key=_order)
+    places = list(dict.fromkeys(machine.described(ratio.where) for ratio in ordered))
     several = len(places) > 1
     for group, sentence in GROUPS.items():
-        entries = [entry for entry in _sorted(baseline) if entry.ratio.group == group]
-        if not entries:
+        of_group = [ratio for ratio in ordered if ratio.group == group]
+        if not of_group:
             continue
         columns = ["what", "median [quartiles]", "rounds", "goal", "", *["run"] * several]
         lines += [f"## {group[0].upper()}{group[1:]}", "", sentence, ""]
         lines += [_row(columns), _row("---" for _ in columns)]
-        for entry in entries:
-            ratio, run = entry.ratio, places.index(machine.described(entry.where)) + 1
+        for ratio in of_group:
+            run = places.index(machine.described(ratio.where)) + 1
             cells = [ratio.name, ratio, len(ratio.values), *_verdict(ratio), *[run] * several]
             lines.append(_row(cells))
         lines.append("")
@@ -208,13 +204,9 @@ def _order(ratio):
     return list(GROUPS).index(ratio.group), [int(p) if p.isdigit() else p for p in parts]
 
 
-def _sorted(baseline):
-    return sorted(baseline.values(), key=lambda entry: _order(entry.ratio))
-
-
 @dataclass(frozen=True)
 class Line:
-    """Fields of an Entry in the file."""
+    """Fields of a Ratio in the file, under its name."""
 
     group: str
     better: str
@@ -230,29 +222,26 @@ class Baseline:
     ratios: dict[str, Line]
 
     def __post_init__(self):
-        self.entries()
+        self.named()
 
-    def entries(self) -> dict[str, Entry]:
-        return {name: _entry(name, **vars(line)) for name, line in self.ratios.items()}
+    def named(self) -> dict[str, Ratio]:
+        return {name: Ratio(name=name, **vars(line)) for name, line in self.ratios.items()}
 
 
-def read(path: Path) -> dict[str, Entry]:
+def read(path: Path) -> dict[str, Ratio]:
     """Reads the baseline by name; raises ValueError that names a file without one."""
     try:
-        return schema.read(path, Baseline, "baseline").entries()
+        return schema.read(path, Baseline, "baseline").named()
     except ValueError as error:
         raise ValueError(
             f'{error}; restore it from the last commit, or begin with {{"ratios": {{}}}}'
         ) from error
 
 
-def _entry(name, *, where, **own):
-    return Entry(ratio=Ratio(name=name, **own), where=vars(where))
-
-
-def write(path: Path, baseline: Mapping[str, Entry]) -> None:
+def write(path: Path, baseline: Mapping[str, Ratio]) -> None:
     """Writes the baseline, a line per ratio in the page's order, and the page beside it."""
-    lines = [f"  {_json(entry.ratio.name)}: {_json(_line(entry))}" for entry in _sorted(baseline)]
+    ordered = sorted(baseline.values(), key=_order)
+    lines = [f"  {_json(ratio.name)}: {_json(_line(ratio))}" for ratio in ordered]
     body = "{\n" + ",\n".join(lines) + "\n}" if lines else "{}"
     text = f'{{"ratios": {body}}}\n'
     write_atomically(path, text.encode())
@@ -260,11 +249,10 @@ def write(path: Path, baseline: Mapping[str, Entry]) -> None:
     write_atomically(path.with_name(PAGE.name), page.encode())
 
 
-def _line(entry):
-    ratio = entry.ratio
+def _line(ratio):
     values = [float(f"{value:.{DIGITS}g}") for value in ratio.values]
     own = {"group": ratio.group, "better": ratio.better, "goal": ratio.goal, "values": values}
-    return own | {"where": dict(entry.where)}
+    return own | {"where": asdict(ratio.where)}
 
 
 def _json(value):
