@@ -94,6 +94,10 @@ class Notes:
         self.found.names.add(name)
         self.ratios.append(new)
 
+    def over(self, name: str, above: Sequence[float], below: Sequence[float], **about) -> None:
+        """Keeps the ratio of two lists of seconds, as ``note``."""
+        self.note(name, [a / b for a, b in zip(above, below, strict=True)], **about)
+
     def keep(self) -> None:
         """Keeps the ratios of a passed test; a failed one may have measured a wrong answer."""
         if self.found is not None:

@@ -13,7 +13,7 @@ from transformers import BertConfig, BertForSequenceClassification
 
 from lrp_axioms import attribute
 from lrp_axioms.benchmarks.research.speed.test_loo import text
-from lrp_axioms.benchmarks.research.speed.usage import peak_memory
+from lrp_axioms.benchmarks.research.speed.usage import keeping, peak_memory
 from lrp_axioms.benchmarks.running.timing import alternate, random_text
 from lrp_axioms.numeric.evaluation.perturbation import perturbation_curves
 from lrp_axioms.numeric.methods import memory_budget
@@ -167,9 +167,8 @@ def test_curves_are_ahead_of_one_copy_at_a_time(bert, case, ratios):
 
 def timed_and_equal(run, case):
     """Returns seconds of each in alternating rounds; a wrong answer has no speed."""
-    answers = {}
-    keep = {name: lambda n=name: answers.update({n: run[n]()}) for name in run}
-    seconds = alternate(keep, repeats=ROUNDS[case], clock=time.process_time)
+    run, answers = keeping(run)
+    seconds = alternate(run, repeats=ROUNDS[case], clock=time.process_time)
     for name in run:
         assert_close(answers["ours"], answers[name])
     return seconds
@@ -177,8 +176,8 @@ def timed_and_equal(run, case):
 
 def note(ratios, what, case, seconds):
     for name in [n for n in seconds if n != "ours"]:
-        values = [a / b for a, b in zip(seconds[name], seconds["ours"], strict=True)]
-        ratios.note(f"{what}: {name} / ours, {case}", values, group=GROUP, better="higher")
+        about = {"group": GROUP, "better": "higher"}
+        ratios.over(f"{what}: {name} / ours, {case}", seconds[name], seconds["ours"], **about)
 
 
 def assert_close(found, want):

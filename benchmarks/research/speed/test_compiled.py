@@ -33,6 +33,5 @@ def test_compiled_answers_are_those_of_attribute_and_times_are_noted(size, ratio
         torch.testing.assert_close(found, want, rtol=0, atol=1e-4 * want.abs().max().item())
         options = {"repeats": ROUNDS[size], "warm_up": calls.AFTER + 2}  # then calls are replayed
         seconds = benchmark.pedantic(alternate, (run,), options, rounds=1)
-    values = [a / b for a, b in zip(seconds["compiled"], seconds["replayed"], strict=True)]
     name = f"compiled / replayed AttnLRP, {test_speed.setting(model, size)}"
-    ratios.note(name, values, group=GROUP)
+    ratios.over(name, seconds["compiled"], seconds["replayed"], group=GROUP)

@@ -99,9 +99,8 @@ def test_compiled_attnlrp_takes_about_the_time_of_its_kernels(size, sizes, timed
         run = {"kernels": alone, "compiled": lambda: explain(inputs)}
         seconds = alternate(run, repeats=ROUNDS if timed else 1)
     assert_right(model, inputs, "attnlrp", relevance)
-    values = [a / b for a, b in zip(seconds["compiled"], seconds["kernels"], strict=True)]
     name = f"compiled AttnLRP / kernels, batch {size[0]}, {size[1]} tokens, bfloat16"
-    ratios.note(name, values, group=GROUP, goal=GOAL)
+    ratios.over(name, seconds["compiled"], seconds["kernels"], group=GROUP, goal=GOAL)
 
 
 @pytest.mark.usefixtures("sizes")
@@ -119,8 +118,8 @@ def test_attnlrp_of_a_long_text_takes_about_the_time_and_memory_of_a_gradient(ti
     seconds = alternate(runs, repeats=ROUNDS if timed else 1, warm_up=ready)
     used = {name: peak_memory(run, device=DEVICE) for name, run in runs.items()}
     where = f"/ gradient, Llama of 1 B parameters, {LONG:,} tokens, bfloat16"
-    values = [a / b for a, b in zip(seconds["AttnLRP"], seconds["gradient"], strict=True)]
-    ratios.note(f"time of AttnLRP {where}", values, group=GROUP, goal=OVER_GRADIENT)
+    about = {"group": GROUP, "goal": OVER_GRADIENT}
+    ratios.over(f"time of AttnLRP {where}", seconds["AttnLRP"], seconds["gradient"], **about)
     for name, goal in {"AttnLRP": OVER_GRADIENT, "AttnLRP, again": None}.items():
         share = used[name] / used["gradient"]
         ratios.note(f"memory of {name} {where}", [share], group=GROUP, goal=goal)
@@ -133,8 +132,8 @@ def test_leave_one_out_in_bfloat16_is_timed_against_float32(sizes, timed, ratios
     dtypes = {"float32": None, "bfloat16": "bfloat16"}
     run = {name: partial(attribute, model, inputs, "loo", dtype=x) for name, x in dtypes.items()}
     seconds = alternate(run, repeats=ROUNDS if timed else 1)
-    values = [a / b for a, b in zip(seconds["bfloat16"], seconds["float32"], strict=True)]
-    ratios.note("Leave-One-Out, bfloat16 / float32", values, group=GROUP, goal=1.0)
+    name = "Leave-One-Out, bfloat16 / float32"
+    ratios.over(name, seconds["bfloat16"], seconds["float32"], group=GROUP, goal=1.0)
     found, want = (run[name]().relevance for name in ("bfloat16", "float32"))
     if not timed:  # with weights as small as BERT-base's a token does less than rounding
         assert error(found, want) <= rounding(model.bfloat16())

@@ -13,7 +13,7 @@ from transformers import Qwen2Config, Qwen2ForCausalLM
 
 from lrp_axioms import attribute
 from lrp_axioms.benchmarks.research.speed.test_speed import assert_right, rounding
-from lrp_axioms.benchmarks.research.speed.usage import ONE_ROW, peak_memory
+from lrp_axioms.benchmarks.research.speed.usage import ONE_ROW, keeping, peak_memory
 from lrp_axioms.benchmarks.running.timing import alternate, plain_gradient, random_text
 
 GROUP = "long texts"
@@ -58,13 +58,13 @@ def test_attnlrp_of_a_long_text_takes_about_the_time_of_a_gradient(runs, timed, 
     clock = time.process_time if timed else time.perf_counter
     seconds = alternate(runs, repeats=ROUNDS if timed else 1, clock=clock)
     for name, goal in GOALS.items():
-        values = [a / b for a, b in zip(seconds[name], seconds["gradient"], strict=True)]
-        ratios.note(f"time of {name}, {TOKENS:,} tokens", values, group=GROUP, goal=goal)
+        label = f"time of {name}, {TOKENS:,} tokens"
+        ratios.over(label, seconds[name], seconds["gradient"], group=GROUP, goal=goal)
 
 
 def test_layers_that_run_again_take_a_part_of_the_memory(model, runs, timed, ratios):
-    answers = {}
-    used = {name: peak_memory(partial(_keep, answers, name, run)) for name, run in runs.items()}
+    runs, answers = keeping(runs)
+    used = {name: peak_memory(run) for name, run in runs.items()}
     assert (answers["AttnLRP"] - answers["AttnLRP, again"]).norm() <= (
         rounding(model) * answers["AttnLRP"].norm()
     )
@@ -72,10 +72,6 @@ def test_layers_that_run_again_take_a_part_of_the_memory(model, runs, timed, rat
     for name, goal in MEMORY_GOALS.items():
         ratio = used[name] / used["gradient"]
         ratios.note(f"memory of {name}, {TOKENS:,} tokens", [ratio], group=GROUP, goal=goal)
-
-
-def _keep(answers, name, run):
-    answers[name] = run()
 
 
 @pytest.mark.usefixtures("only_when_timed")

@@ -8,13 +8,14 @@ compares the answers on two layers, without timing.
 import statistics
 import time
 import warnings
+from functools import partial
 
 import pytest
 import torch
 from transformers import BertConfig, BertForSequenceClassification, Qwen2Config, Qwen2ForCausalLM
 
 from lrp_axioms import attribute
-from lrp_axioms.benchmarks.research.speed.usage import operations
+from lrp_axioms.benchmarks.research.speed.usage import keeping, operations
 from lrp_axioms.benchmarks.running.timing import alternate
 from lrp_axioms.numeric.methods import prefix
 
@@ -98,22 +99,18 @@ def test_leave_one_out_computes_fewer_products_than_captum(captum, bert, case, r
 @pytest.mark.usefixtures("only_when_timed")
 @pytest.mark.parametrize("case", TEXTS)
 def test_leave_one_out_is_ahead_of_captum(captum, bert, case, ratios):
-    inputs, answers = text(TEXTS[case]), {}
-
-    def run(name):
-        found = ours(bert, inputs) if name == "ours" else by_captum(captum, bert, inputs, name)
-        answers[name] = found
-
-    functions = {name: lambda name=name: run(name) for name in ("ours", *AT_ONCE)}
+    inputs = text(TEXTS[case])
+    theirs = {at_once: partial(by_captum, captum, bert, inputs, at_once) for at_once in AT_ONCE}
+    functions, answers = keeping({"ours": partial(ours, bert, inputs)} | theirs)
     seconds = alternate(functions, repeats=ROUNDS[case], clock=time.process_time)
     for name in AT_ONCE:
         torch.testing.assert_close(answers["ours"], answers[name], rtol=0, atol=TOLERANCE)
     best = min(AT_ONCE, key=lambda name: statistics.median(seconds[name]))
     for label, name in {"default": AT_ONCE[0], "best": best}.items():
-        values = [a / b for a, b in zip(seconds[name], seconds["ours"], strict=True)]
-        ratios.note(
+        ratios.over(
             f"Captum's {label} / ours, {case}",
-            values,
+            seconds[name],
+            seconds["ours"],
             group="Leave-One-Out against Captum",
             better="higher",
             goal=GOALS[case][label],
@@ -131,15 +128,15 @@ def qwen2(timed):
 
 
 def test_copies_of_a_language_model_share_what_comes_before(qwen2, timed, ratios, monkeypatch):
-    tokens, answers = 128 if timed else 64, {}
+    tokens = 128 if timed else 64
     inputs = {"input_ids": torch.arange(tokens)[None] + 1}
     of_text = prefix.of_text
 
     def run(name):
         monkeypatch.setattr(prefix, "of_text", of_text if name == "ours" else lambda *_: None)
-        answers[name] = ours(qwen2, inputs)
+        return ours(qwen2, inputs)
 
-    functions = {name: lambda name=name: run(name) for name in ("ours", "whole")}
+    functions, answers = keeping({name: partial(run, name) for name in ("ours", "whole")})
     products = {name: operations(function) for name, function in functions.items()}
     torch.testing.assert_close(answers["ours"], answers["whole"], rtol=0, atol=TOLERANCE)
     found = {"products": [products["whole"] / products["ours"]]}

@@ -44,8 +44,8 @@ def note(model, size, name, timed, ratios, **options):
     runs = {"gradient": partial(plain_gradient, model, inputs, **options), METHOD: explain}
     rounds = max(3, min(15, 1024 // (size[0] * size[1]))) if timed else 1
     seconds = alternate(runs, repeats=rounds, clock=CLOCK if timed else time.perf_counter)
-    values = [a / b for a, b in zip(seconds[METHOD], seconds["gradient"], strict=True)]
-    ratios.note(f"{name}, batch {size[0]}, {size[1]} tokens", values, group=GROUP, goal=GOAL)
+    name = f"{name}, batch {size[0]}, {size[1]} tokens"
+    ratios.over(name, seconds[METHOD], seconds["gradient"], group=GROUP, goal=GOAL)
 
 
 @pytest.mark.parametrize("size", SIZES, ids="{0[0]}x{0[1]}".format)

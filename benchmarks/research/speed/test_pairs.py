@@ -5,6 +5,7 @@ the answers on two layers, without timing.
 """
 
 import time
+from functools import partial
 from itertools import combinations
 
 import pytest
@@ -12,7 +13,7 @@ import torch
 from transformers import BertConfig, BertForSequenceClassification
 
 from lrp_axioms import interactions
-from lrp_axioms.benchmarks.research.speed.usage import peak_memory
+from lrp_axioms.benchmarks.research.speed.usage import keeping, peak_memory
 from lrp_axioms.benchmarks.running.timing import alternate
 from lrp_axioms.benchmarks.sources import models
 
@@ -43,14 +44,8 @@ def test_pairs_are_the_loops_and_come_sooner(name, timed, ratios):
     base = BertForSequenceClassification(BertConfig(**sizes)).eval()
     model = loaded.model if name == "embedded" else base
     inputs = loaded.tokenizer(TEXT, return_tensors="pt")
-    answers = {}
-
-    def run(which):
-        ours = which == "ours"
-        found = interactions(model, loaded.tokenizer, TEXT) if ours else loop(model, inputs)
-        answers[which] = found
-
-    functions = {which: lambda which=which: run(which) for which in ("ours", "loop")}
+    ours = partial(interactions, model, loaded.tokenizer, TEXT)
+    functions, answers = keeping({"ours": ours, "loop": partial(loop, model, inputs)})
     rounds = {"embedded": 5, "BERT-base": 2}[name] if timed else 1
     seconds = alternate(functions, repeats=rounds, clock=time.process_time)
     ours = answers["ours"]
@@ -58,8 +53,8 @@ def test_pairs_are_the_loops_and_come_sooner(name, timed, ratios):
     both = ours.logit - answers["loop"][:, ours.target[0]]
     want = ours.relevance[0, first] + ours.relevance[0, second] - both
     torch.testing.assert_close(ours.pairs[first, second], want, rtol=0, atol=1e-4)
-    values = [a / b for a, b in zip(seconds["loop"], seconds["ours"], strict=True)]
-    ratios.note(f"seconds of a loop / ours, {name}", values, group=GROUP, better="higher")
+    about = {"group": GROUP, "better": "higher"}
+    ratios.over(f"seconds of a loop / ours, {name}", seconds["loop"], seconds["ours"], **about)
     if timed:
         memory = [peak_memory(functions[which]) for which in ("ours", "loop")]
         ratios.note(f"memory of ours / a loop, {name}", [memory[0] / memory[1]], group=GROUP)

@@ -63,5 +63,5 @@ def test_repeated_calls_take_about_the_time_of_a_gradient(name, tokens, rounds, 
     for label, values in seconds.items():
         if label != "gradient":
             aim = (GOALS_EMBEDDED if name == EMBEDDED else GOALS).get(label)
-            over = [a / b for a, b in zip(values, seconds["gradient"], strict=True)]
-            ratios.note(f"{label}, {name}, 1 x {tokens}", over, group=GROUP, goal=aim)
+            about = {"group": GROUP, "goal": aim}
+            ratios.over(f"{label}, {name}, 1 x {tokens}", values, seconds["gradient"], **about)

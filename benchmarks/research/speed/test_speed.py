@@ -14,7 +14,7 @@ from transformers import BertConfig, BertForSequenceClassification
 
 from lrp_axioms import attribute
 from lrp_axioms.benchmarks.experiments.time_by_length import LABELS, METHODS
-from lrp_axioms.benchmarks.research.speed.usage import peak_memory
+from lrp_axioms.benchmarks.research.speed.usage import keeping, peak_memory
 from lrp_axioms.benchmarks.running.timing import alternate, random_text
 from lrp_axioms.numeric.methods import amplification
 from lrp_axioms.numeric.replay import calls
@@ -116,19 +116,8 @@ def rounding(model, *, loss=8):
 def test_lrp_takes_about_the_time_of_a_gradient(model, size, timed, ratios, monkeypatch):
     monkeypatch.setattr(calls, "AFTER", 1)  # an early record saves calls that are not timed
     inputs = text(model, size, timed)
-    for name, values in over_gradient(model, inputs, size, timed).items():
-        where = label(model, name, size)
-        ratios.note(where, values, group="time of LRP", goal=goal(name, size[1]))
-
-
-def over_gradient(model, inputs, size, timed) -> dict[str, list[float]]:
-    """Divides each method's seconds by the gradient's, once the answers are right."""
-    answers = {}
-
-    def run(name):
-        answers[name] = METHODS[name](model, inputs)
-
-    runs = {name: partial(run, name) for name in ("gradient", *LRP)}
+    names = ("gradient", *LRP)
+    runs, answers = keeping({name: partial(METHODS[name], model, inputs) for name in names})
     replayed = timed and inputs["input_ids"].numel() <= calls.LARGEST
     ready = calls.AFTER + 2 if replayed else 1  # from then on calls are replayed
     seconds = alternate(runs, repeats=rounds(*size) if timed else 1, warm_up=ready)
@@ -136,11 +125,9 @@ def over_gradient(model, inputs, size, timed) -> dict[str, list[float]]:
         assert [tape.proved for tape in calls.MEMORIES[model].tapes.values()][-2:] == [True, True]
     for name, relevance in answers.items():
         assert_right(model, inputs, name, relevance)
-    yardstick = seconds.pop("gradient")
-    return {
-        name: [a / b for a, b in zip(values, yardstick, strict=True)]
-        for name, values in seconds.items()
-    }
+    for name in LRP:
+        about = dict(group="time of LRP", goal=goal(name, size[1]))
+        ratios.over(label(model, name, size), seconds[name], seconds["gradient"], **about)
 
 
 @pytest.mark.parametrize("method", LRP)

@@ -5,6 +5,7 @@ by `make bench`; the ordinary test run only compares a few mixes of the embedded
 """
 
 import time
+from functools import partial
 
 import pytest
 import torch
@@ -12,7 +13,7 @@ from transformers import BertConfig, BertForSequenceClassification
 
 from lrp_axioms import attribute
 from lrp_axioms.benchmarks.experiments import rows
-from lrp_axioms.benchmarks.research.speed.usage import peak_memory
+from lrp_axioms.benchmarks.research.speed.usage import keeping, peak_memory
 from lrp_axioms.benchmarks.running.timing import alternate, random_text
 from lrp_axioms.benchmarks.sources import models
 from lrp_axioms.numeric.layer_mixes import sweep
@@ -44,19 +45,13 @@ def separately(model, inputs, composites):
 @pytest.mark.usefixtures("only_when_timed")
 def test_the_sweep_is_faster_than_separate_runs(case, ratios):
     name, model, inputs = case
-    answers = {}
-
-    def alone():
-        answers["alone"] = separately(model, inputs, COMPOSITES)
-
-    def together():
-        answers["together"] = sweep(model, inputs, COMPOSITES).relevance
-
-    functions = {"alone": alone, "together": together}
+    runs = {"alone": separately, "together": lambda *given: sweep(*given).relevance}
+    runs = {way: partial(run, model, inputs, COMPOSITES) for way, run in runs.items()}
+    functions, answers = keeping(runs)
     seconds = alternate(functions, repeats=ROUNDS[name], clock=time.process_time)
     assert_close(answers["together"], answers["alone"])
-    values = [a / b for a, b in zip(seconds["alone"], seconds["together"], strict=True)]
-    ratios.note(f"time, {name}", values, group="sweep", better="higher", goal=GOAL)
+    about = dict(group="sweep", better="higher", goal=GOAL)
+    ratios.over(f"time, {name}", seconds["alone"], seconds["together"], **about)
 
 
 def test_a_few_mixes_equal_separate_runs_in_float32(case):

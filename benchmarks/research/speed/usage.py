@@ -1,7 +1,8 @@
-"""Memory and operations of calls."""
+"""Answers, memory and operations of calls."""
 
 import itertools
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
+from functools import partial
 
 import torch
 from torch.nn.attention import SDPBackend, sdpa_kernel
@@ -11,6 +12,16 @@ from lrp_axioms.benchmarks.running.timing import synchronize
 
 ONE_ROW = {"logits_to_keep": 1, "use_cache": False}
 """With these options a language model computes the logits of its last token alone, as ours."""
+
+
+def keeping(runs: Mapping[str, Callable]) -> tuple[dict[str, Callable], dict]:
+    """Returns calls that keep their last answers, and the answers: a wrong one has no speed."""
+    answers = {}
+
+    def keep(name, run):
+        answers[name] = run()
+
+    return {name: partial(keep, name, run) for name, run in runs.items()}, answers
 
 
 def peak_memory(function: Callable, *, device: str = "cpu") -> int:
