@@ -49,7 +49,7 @@ class Story(NamedTuple):
     asked: list[tuple[list[str], str]]
 
     @property
-    def prompt(self) -> list[str]:
+    def words(self) -> list[str]:
         return [*self.facts, *self.asked[0][0]]
 
     @property

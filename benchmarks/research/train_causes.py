@@ -145,14 +145,14 @@ def accuracies(model, count: int, *, seed: int = HELD_OUT) -> dict[tuple[str, st
     }
 
 
-def correct(model, prompts) -> torch.Tensor:
+def correct(model, prompts, of_words=ID) -> torch.Tensor:
     """Whether the most probable next word is the answer, by prompt: 0.0 or 1.0."""
-    ids = [torch.tensor([ID["<s>"], *map(ID.get, prompt.words)]) for prompt in prompts]
-    padded = torch.nn.utils.rnn.pad_sequence(ids, batch_first=True, padding_value=ID["<pad>"])
-    last = torch.tensor([len(row) - 1 for row in ids])
+    ids, _ = as_tensors([(prompt.words, ()) for prompt in prompts], of_words)
+    last = torch.tensor([len(prompt.words) for prompt in prompts])
     with torch.no_grad():  # padding comes after the row that is read, which cannot see it
-        logits = model(input_ids=padded).logits[torch.arange(len(ids)), last]
-    return (logits.argmax(dim=1) == torch.tensor([ID[prompt.answer] for prompt in prompts])).float()
+        logits = model(input_ids=ids).logits[torch.arange(len(ids)), last]
+    answers = torch.tensor([of_words[prompt.answer] for prompt in prompts])
+    return (logits.argmax(dim=1) == answers).float()
 
 
 def learn(model, ids, weights, optimizer, schedule) -> torch.Tensor:

@@ -2,7 +2,6 @@
 
 import argparse
 import random
-from collections.abc import Sequence
 from pathlib import Path
 
 import torch
@@ -12,6 +11,7 @@ from tokenizers.pre_tokenizers import Whitespace
 from lrp_axioms.benchmarks.research import english
 from lrp_axioms.benchmarks.research.train_causes import (
     as_tensors,
+    correct,
     descent,
     learn,
     network,
@@ -37,16 +37,7 @@ def accuracies(model, count: int, *, seed: int = HELD_OUT) -> dict[str, float]:
     """Returns kind of story -> share of fresh stories whose answer is the likeliest next word."""
     rng = random.Random(seed)
     drawn = {kind.__name__: [kind(rng) for _ in range(count)] for kind in english.KINDS}
-    return {name: _correct(model, stories) for name, stories in drawn.items()}
-
-
-def _correct(model, stories: Sequence[english.Story]) -> float:
-    ids, _ = as_tensors([(story.prompt, ()) for story in stories], ID)
-    last = torch.tensor([len(story.prompt) for story in stories])
-    with torch.no_grad():  # padding comes after the row that is read, which cannot see it
-        logits = model(input_ids=ids).logits[torch.arange(len(ids)), last]
-    answers = torch.tensor([ID[story.answer] for story in stories])
-    return (logits.argmax(dim=1) == answers).float().mean().item()
+    return {name: correct(model, stories, ID).mean().item() for name, stories in drawn.items()}
 
 
 def main() -> None:

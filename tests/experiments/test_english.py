@@ -33,11 +33,11 @@ def test_stories_fit_and_use_only_the_vocabulary():
 def test_an_answer_follows_from_its_story():
     rng = random.Random(6)
     for _ in range(200):
-        *told, asked = " ".join(english.place(rng).prompt).split(" . ")
+        *told, asked = " ".join(english.place(rng).words).split(" . ")
         thing = re.fullmatch(r"The (\w+) is in the", asked).group(1)
         assert sum(f" the {thing} in " in fact for fact in told) == 1
     subject = [english.agreement(rng) for _ in range(200)]
-    assert all(x.prompt[-4].endswith("s") == (x.answer == "are") for x in subject)
+    assert all(x.words[-4].endswith("s") == (x.answer == "are") for x in subject)
 
 
 def test_the_model_is_a_small_stock_llama_with_the_tokenizer_of_its_grammar(found):
