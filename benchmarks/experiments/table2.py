@@ -36,14 +36,13 @@ def table2(data: Measured) -> Result:
     for label, values in found.items():
         paper = {"method": PAPER, **data.paper.get(label, {})}
         rows += [{"method": label, **means(values)}, paper]
-    examples = stacked({(label,): values for label, values in found.items()}, loo, ["method"])
     return data.result(
         "table2",
         title=f"Table 2: agreement with Leave-One-Out on {data.dataset}",
         text=TEXT,
         rows=rows,
-        examples=examples,
-        notes=(*notes(examples, data.paper), *_gaps(data), *undefined(rows)),
+        examples=stacked({(label,): values for label, values in found.items()}, loo, ["method"]),
+        notes=(*notes(found, data.paper), *_gaps(data), *undefined(rows)),
     )
 
 
@@ -59,18 +58,18 @@ def _gaps(data):
         )
 
 
-def notes(columns: Mapping[str, list], paper: Mapping[str, Mapping]) -> tuple[str, ...]:
+def notes(values: Mapping[str, Mapping], paper: Mapping[str, Mapping]) -> tuple[str, ...]:
     """Says in words, from the per-text values, which of the two LRP variants is closer to LOO."""
-    if not set(PAIR) <= set(columns["method"]):
+    if not set(PAIR) <= set(values):
         return ()
-    gaps = {tokens: paired_gap(columns, f"r {tokens}") for tokens in ("all", "content")}
+    gaps = {tokens: paired_gap(values, f"r {tokens}") for tokens in ("all", "content")}
     found = [f"Over {tokens} tokens, {_compared(gap)}." for tokens, gap in gaps.items()]
-    found += too_few(len(set(columns["example"])))
+    found += too_few(len(values[PAIR[0]]["r all"]))
     if all(map(_decided, gaps.values())) and gaps["all"].mean * gaps["content"].mean < 0:
         found.append(HINGES)
     theirs = [paper.get(method, {}).get(AS_IN_THE_PAPER) for method in PAIR]
     if None not in theirs:
-        gap = paired_gap(columns, AS_IN_THE_PAPER)
+        gap = paired_gap(values, AS_IN_THE_PAPER)
         found.append(
             "Of maps that sum to one, as in the paper, the difference over all tokens is "
             f"{_signed(gap)}; the paper has {theirs[0]:.2f} against {theirs[1]:.2f} (BERT-base)."
@@ -78,13 +77,10 @@ def notes(columns: Mapping[str, list], paper: Mapping[str, Mapping]) -> tuple[st
     return tuple(found)
 
 
-def paired_gap(columns: Mapping[str, list], key: str):
+def paired_gap(values: Mapping[str, Mapping], key: str):
     """Returns r of CP-LRP minus r of AttnLRP: mean over texts, with interval."""
-    values: dict[str, dict] = {method: {} for method in PAIR}
-    for method, example, r in zip(columns["method"], columns["example"], columns[key], strict=True):
-        values.get(method, {})[example] = r
-    ours, other = values.values()
-    return bootstrap_mean([ours[n] - other[n] for n in sorted(ours)], seed=SEED)
+    ours, other = (values[method][key] for method in PAIR)
+    return bootstrap_mean(ours - other, seed=SEED)
 
 
 def _decided(gap):
