@@ -58,7 +58,7 @@ def figure2(data: Measured) -> Result:
         title=f"Figure 2: which layers gain from bypassing the softmax, on {data.dataset}",
         text=TEXT,
         rows=rows,
-        examples=stacked({(label,): values for label, values in found.items()}, loo, ["layers"]),
+        examples=stacked(found, loo, "layers"),
         notes=(
             *_sweep_notes(found, rows),
             *_shape(rows),

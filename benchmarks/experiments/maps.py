@@ -149,14 +149,14 @@ def too_few(count: int, what: str = "texts") -> list[str]:
     return [said] if count < FEW else []
 
 
-def stacked(found: Mapping[tuple, Mapping], loo: Maps, keys: Sequence[str]) -> dict[str, list]:
-    """Per-text values as columns: the texts' own, and a block of lines per entry of ``found``."""
+def stacked(found: Mapping[str, Mapping], loo: Maps, key: str) -> dict[str, list]:
+    """Per-text values as columns: the label as ``key``, the texts' own, and a block per label."""
     own = ("example", "label", "tokens", "target", "logit")
-    measured = dict.fromkeys(key for values in found.values() for key in values)
+    measured = dict.fromkeys(name for values in found.values() for name in values)
     missing = [math.nan] * len(loo.present)  # of methods without curves
     return joined(
-        {key: [name] * len(loo.present) for key, name in zip(keys, where, strict=True)}
-        | {key: loo.values[key].tolist() for key in own}
-        | {key: values[key].tolist() if key in values else missing for key in measured}
-        for where, values in found.items()
+        {key: [label] * len(loo.present)}
+        | {name: loo.values[name].tolist() for name in own}
+        | {name: values[name].tolist() if name in values else missing for name in measured}
+        for label, values in found.items()
     )

@@ -41,7 +41,7 @@ def table2(data: Measured) -> Result:
         title=f"Table 2: agreement with Leave-One-Out on {data.dataset}",
         text=TEXT,
         rows=rows,
-        examples=stacked({(label,): values for label, values in found.items()}, loo, ["method"]),
+        examples=stacked(found, loo, "method"),
         notes=(*notes(found, data.paper), *_gaps(data), *undefined(rows)),
     )
 
