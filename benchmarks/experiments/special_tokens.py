@@ -12,33 +12,26 @@ from lrp_axioms.benchmarks.experiments.result import Result, undefined
 from lrp_axioms.benchmarks.experiments.rows import LOO, LRP
 from lrp_axioms.numeric.evaluation.correlation import bootstrap_mean, pearson
 
-# Each returns the tokens that count; ends: the first present token, [CLS], and the last, [SEP].
-TOKENS = {
-    "all": lambda present, ends: present,
-    "without [CLS]": lambda present, ends: present & ~ends[0],
-    "without [SEP]": lambda present, ends: present & ~ends[1],
-    "without both": lambda present, ends: present & ~ends[0] & ~ends[1],
-}
-
-
-SAID = ("tokens", "method")  # of a row in its first column
-
 
 def special(data: Measured) -> Result:
     """Measures the share of CP-LRP's advantage over AttnLRP that [CLS] and [SEP] carry."""
     loo = data.maps["LOO"]
     places = np.arange(loo.present.shape[1])
-    last = loo.present.sum(axis=1, keepdims=True) - 1
-    ends = places == 0, places == last
+    first, last = places == 0, places == loo.present.sum(axis=1, keepdims=True) - 1
+    counted = {
+        "all": loo.present,
+        "without [CLS]": loo.present & ~first,
+        "without [SEP]": loo.present & ~last,
+        "without both": loo.present & ~first & ~last,
+    }
     rows, gaps = [], {}
-    for tokens, chosen in TOKENS.items():
-        keep = chosen(loo.present, ends)
+    for tokens, keep in counted.items():
         r = {m: pearson(data.maps[m].relevance, loo.relevance, keep) for m in ("AttnLRP", "CP-LRP")}
         gaps[tokens] = r["CP-LRP"] - r["AttnLRP"]
         rows.append({"tokens": tokens, **means(r | {"gap": gaps[tokens]})})
     for label in ("LOO", "AttnLRP", "CP-LRP"):
         size = np.abs(data.maps[label].relevance)
-        for name, end in zip(("[CLS]", "[SEP]"), ends, strict=True):
+        for name, end in {"[CLS]": first, "[SEP]": last}.items():
             share = (size * end).sum(axis=1) / size.sum(axis=1)
             rows.append({"tokens": f"share of {name}", "method": label, **means({"share": share})})
     return data.result(
@@ -85,7 +78,10 @@ EXPERIMENT = Experiment(
     run=special,
     prepare=check,
     columns=[
-        ("tokens that count", lambda row: ", ".join(row[x] for x in SAID if x in row)),
+        (
+            "tokens that count",
+            lambda row: ", ".join(row[x] for x in ("tokens", "method") if x in row),
+        ),
         ("share of\n|relevance|", number("share")),
         ("r of\nAttnLRP", number("AttnLRP")),
         ("r of\nCP-LRP", number("CP-LRP")),
