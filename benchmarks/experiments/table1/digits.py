@@ -220,19 +220,13 @@ def _row(runs, examples, explainer, pair, paper):
     key = f"{explainer} {pair}"
     row = {"explainer": explainer, "pair": pair, "paper r": paper}
     # All networks see the same images: the mean over networks is one example.
-    of_image = lambda values: mean_of_defined(np.reshape(values, (len(runs), -1)))
+    of_image = lambda x: np.ma.masked_invalid(np.reshape(x, (len(runs), -1))).mean(axis=0)
     r = {f"r {maps}": examples[f"{key} {maps} all"] for maps in methods.MAPS}
     values = r | {"flips": flipped(*r.values())}
-    row |= means({name: of_image(x) for name, x in values.items()})
+    row |= means({name: of_image(x).filled(np.nan) for name, x in values.items()})
     seeds = [run.examples[f"{key} raw all"] for run in runs.values()]
     per_seed = [bootstrap_mean(values, seed=SEED).mean for values in seeds]
     return row | {"range": f"{min(per_seed):.2f}–{max(per_seed):.2f}"}
-
-
-def mean_of_defined(values: np.ndarray) -> np.ndarray:
-    """Returns means over the first axis without NaN; NaN where no value is defined."""
-    count = (~np.isnan(values)).sum(axis=0)
-    return np.where(count > 0, np.nansum(values, axis=0) / np.maximum(count, 1), np.nan)
 
 
 def figure(result):
