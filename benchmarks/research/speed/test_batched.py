@@ -12,6 +12,7 @@ import torch
 from transformers import BertConfig, BertForSequenceClassification
 
 from lrp_axioms import attribute
+from lrp_axioms.benchmarks.research.speed import test_speed
 from lrp_axioms.benchmarks.research.speed.test_loo import text
 from lrp_axioms.benchmarks.research.speed.usage import keeping, peak_memory
 from lrp_axioms.benchmarks.running.timing import alternate, random_text
@@ -37,9 +38,8 @@ pytestmark = pytest.mark.filterwarnings(
 
 @pytest.fixture(scope="module")
 def bert(timed):
-    torch.manual_seed(0)
-    config = BertConfig() if timed else BertConfig(**SMALL)
-    return BertForSequenceClassification(config).eval().requires_grad_(requires_grad=False)
+    model = test_speed.bert("float32", **({} if timed else SMALL))
+    return model.cpu().requires_grad_(requires_grad=False)
 
 
 # Integrated Gradients

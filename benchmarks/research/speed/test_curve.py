@@ -1,10 +1,9 @@
 """How the time of Leave-One-Out and of one LRP pass grows with length, at BERT-base size."""
 
 import pytest
-import torch
-from transformers import BertConfig, BertForSequenceClassification
 
 from lrp_axioms.benchmarks.experiments import time_by_length
+from lrp_axioms.benchmarks.research.speed import test_speed
 from lrp_axioms.benchmarks.research.speed.test_speed import DEVICE
 
 GROUP = "Leave-One-Out against LRP"
@@ -15,8 +14,7 @@ SMALL = dict(hidden_size=48, num_hidden_layers=2, intermediate_size=192, num_att
 
 @pytest.fixture
 def bert(timed):
-    torch.manual_seed(0)
-    return BertForSequenceClassification(BertConfig(**({} if timed else SMALL))).eval().to(DEVICE)
+    return test_speed.bert("float32", **({} if timed else SMALL))
 
 
 def test_leave_one_out_costs_many_lrp_passes(bert, timed, ratios, benchmark):

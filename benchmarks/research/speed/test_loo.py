@@ -12,9 +12,10 @@ from functools import partial
 
 import pytest
 import torch
-from transformers import BertConfig, BertForSequenceClassification, Qwen2Config, Qwen2ForCausalLM
+from transformers import Qwen2Config, Qwen2ForCausalLM
 
 from lrp_axioms import attribute
+from lrp_axioms.benchmarks.research.speed import test_speed
 from lrp_axioms.benchmarks.research.speed.usage import keeping, operations
 from lrp_axioms.benchmarks.running.timing import alternate
 from lrp_axioms.numeric.methods import prefix
@@ -44,8 +45,7 @@ def captum():
 
 @pytest.fixture(scope="module")
 def bert(timed):
-    torch.manual_seed(0)
-    return BertForSequenceClassification(BertConfig(num_hidden_layers=12 if timed else 2)).eval()
+    return test_speed.bert("float32", num_hidden_layers=12 if timed else 2).cpu()
 
 
 def text(lengths):

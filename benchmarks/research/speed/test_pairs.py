@@ -10,9 +10,9 @@ from itertools import combinations
 
 import pytest
 import torch
-from transformers import BertConfig, BertForSequenceClassification
 
 from lrp_axioms import interactions
+from lrp_axioms.benchmarks.research.speed import test_speed
 from lrp_axioms.benchmarks.research.speed.usage import keeping, peak_memory
 from lrp_axioms.benchmarks.running.timing import alternate
 from lrp_axioms.benchmarks.sources import models
@@ -39,10 +39,9 @@ def loop(model, inputs):
 @pytest.mark.parametrize("name", ["embedded", "BERT-base"])
 def test_pairs_are_the_loops_and_come_sooner(name, timed, ratios):
     loaded = models.load()
-    torch.manual_seed(0)
     sizes = {"vocab_size": len(loaded.tokenizer), **({} if timed else SMALL)}
-    base = BertForSequenceClassification(BertConfig(**sizes)).eval()
-    model = loaded.model if name == "embedded" else base
+    embedded = name == "embedded"
+    model = loaded.model if embedded else test_speed.bert("float32", **sizes).cpu()
     inputs = loaded.tokenizer(TEXT, return_tensors="pt")
     ours = partial(interactions, model, loaded.tokenizer, TEXT)
     functions, answers = keeping({"ours": ours, "loop": partial(loop, model, inputs)})

@@ -9,10 +9,10 @@ from functools import partial
 
 import pytest
 import torch
-from transformers import BertConfig, BertForSequenceClassification
 
 from lrp_axioms import attribute
 from lrp_axioms.benchmarks.experiments import rows
+from lrp_axioms.benchmarks.research.speed import test_speed
 from lrp_axioms.benchmarks.research.speed.usage import keeping, peak_memory
 from lrp_axioms.benchmarks.running.timing import alternate, random_text
 from lrp_axioms.benchmarks.sources import models
@@ -30,11 +30,10 @@ ROUNDS = {"embedded model": 5, "BERT-base": 3}
 def case(request, timed):
     if request.param == "BERT-base" and not timed:
         pytest.skip("BERT-base takes minutes; `make bench` compares it")
-    torch.manual_seed(0)
     if request.param == "embedded model":
         model = models.load().model.float()
         return request.param, model, random_text(model, batch=32, tokens=26)
-    model = BertForSequenceClassification(BertConfig()).eval()
+    model = test_speed.bert("float32").cpu()
     return request.param, model, random_text(model, batch=8, tokens=32)
 
 

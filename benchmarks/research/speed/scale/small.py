@@ -3,6 +3,7 @@
 import itertools
 import random
 from collections.abc import Iterator
+from dataclasses import replace
 
 import torch
 from transformers import BertConfig, BertForSequenceClassification
@@ -24,14 +25,12 @@ def classifier() -> models.Classifier:
         max_position_embeddings=64,
     )
     model = BertForSequenceClassification(config).eval()
-    return models.Classifier(
-        **vars(embedded)
-        | {
-            "name": "two layers",
-            "model": model,
-            "sha256": digests.of_model(model),
-            "config_sha256": digests.of_config(config),
-        }
+    return replace(
+        embedded,
+        name="two layers",
+        model=model,
+        sha256=digests.of_model(model),
+        config_sha256=digests.of_config(config),
     )
 
 
