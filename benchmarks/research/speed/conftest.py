@@ -67,7 +67,7 @@ FOUND = pytest.StashKey[Found | None]()
 
 
 class Notes:
-    """The ratios of one test; once it has passed, its complaints are reported together."""
+    """The ratios of one test, which count once it has passed."""
 
     def __init__(self, found: Found | None):
         self.found = found
@@ -98,17 +98,6 @@ class Notes:
         """Keeps the ratio of two lists of seconds, as ``note``."""
         self.note(name, [a / b for a, b in zip(above, below, strict=True)], **about)
 
-    def keep(self) -> None:
-        """Keeps the ratios of a passed test; a failed one may have measured a wrong answer."""
-        if self.found is not None:
-            self.found.ratios |= {ratio.name: ratio for ratio in self.ratios}
-
-    def complaints(self) -> list[str]:
-        """Compares with the baseline, unless the run replaces it."""
-        if self.found is None or self.found.update:
-            return []
-        return compare(self.ratios, self.found.baseline)
-
 
 @pytest.fixture
 def ratios(request):
@@ -128,12 +117,13 @@ def only_when_timed(timed):
 
 @pytest.hookimpl(wrapper=True)
 def pytest_pyfunc_call(pyfuncitem):
-    """Fails a test whose ratios fail, after its own assertions."""
+    """Fails a passed test by its ratios; a failed one may have measured a wrong answer."""
     result = yield
     notes = pyfuncitem.funcargs.get("ratios")
-    if isinstance(notes, Notes):
-        notes.keep()
-        if complaints := notes.complaints():
+    if isinstance(notes, Notes) and notes.found:
+        notes.found.ratios |= {ratio.name: ratio for ratio in notes.ratios}
+        complaints = compare(notes.ratios, notes.found.baseline)
+        if complaints and not notes.found.update:  # which replaces the baseline
             pytest.fail("\n".join(complaints), pytrace=False)
     return result
 
