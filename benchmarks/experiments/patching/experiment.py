@@ -169,16 +169,15 @@ def scores(found: Patched) -> Iterator[dict]:
 
 def table(columns: dict[str, list]) -> Iterator[dict]:
     """Yields a row per model, corruption and kind of place; "gain": of norms over the gradient."""
-    of = {key: np.array(columns[key]) for key in ("model", "corrupted", "place")}
-    for name in dict.fromkeys(columns["model"]):
-        for kind in dict.fromkeys(of["corrupted"][of["model"] == name].tolist()):
-            for place in PLACES:
-                kept = (of["model"] == name) & (of["corrupted"] == kind) & (of["place"] == place)
-                values = {key: np.array(columns[key])[kept] for key in (*RULES, "held")}
-                values["gain"] = values["norms"] - values["gradient"]
-                row = {"model": name, "corrupted": kind, "place": place, "pairs": int(kept.sum())}
-                row["places"] = int(np.array(columns["places"])[kept].sum())
-                yield row | means(values)
+    keys = ("model", "corrupted", "place")
+    lines = list(zip(*(columns[key] for key in keys), strict=True))
+    for group in dict.fromkeys(lines):
+        kept = np.array([line == group for line in lines])
+        values = {key: np.array(columns[key])[kept] for key in (*RULES, "held")}
+        values["gain"] = values["norms"] - values["gradient"]
+        row = dict(zip(keys, group, strict=True)) | {"pairs": int(kept.sum())}
+        row["places"] = int(np.array(columns["places"])[kept].sum())
+        yield row | means(values)
 
 
 def notes(rows: Sequence[dict]) -> Iterator[str]:
