@@ -1,9 +1,15 @@
-"""A folder that several tests spoil."""
+"""A folder that several tests spoil, and sizes of its parts."""
 
 import pytest
 
 from benchmarks.running import manifest
 from tests.support.squares import measure
+
+
+@pytest.fixture(params=[1, 2**30])
+def size(request, monkeypatch):
+    """Bytes of a part: every block has its own, or all share one."""
+    monkeypatch.setattr(manifest, "SIZE", request.param)
 
 
 @pytest.fixture

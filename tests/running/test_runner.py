@@ -92,9 +92,7 @@ def test_blocks_are_read_when_they_are_wanted(tmp_path):
 
 
 @pytest.mark.skipif(sys.platform != "linux", reason="names of files are text there")
-@pytest.mark.parametrize("size", [1, 2**30])
-def test_a_folder_and_a_record_may_have_names_that_are_not_utf8(tmp_path, monkeypatch, size):
-    monkeypatch.setattr(manifest, "SIZE", size)
+def test_a_folder_and_a_record_may_have_names_that_are_not_utf8(tmp_path, size):
     name = os.fsdecode(b"out\xff")
     record = {**RECORD, "dataset": name, name: 1}
     table = measure(tmp_path / name, record)
@@ -113,10 +111,8 @@ OTHERS = {
 }
 
 
-@pytest.mark.parametrize("size", [1, 2**30])
 @pytest.mark.parametrize("name", OTHERS)
-def test_results_of_other_texts_are_not_mixed_in(tmp_path, monkeypatch, name, size):
-    monkeypatch.setattr(manifest, "SIZE", size)
+def test_results_of_other_texts_are_not_mixed_in(tmp_path, name, size):
     measure(tmp_path)
     before = contents(tmp_path)
     with pytest.raises(RunError, match=r"holds results of other texts .*pass another --output"):
@@ -124,9 +120,7 @@ def test_results_of_other_texts_are_not_mixed_in(tmp_path, monkeypatch, name, si
     assert contents(tmp_path) == before
 
 
-@pytest.mark.parametrize("size", [1, 2**30])
 def test_texts_behind_the_end_are_added_to_a_complete_run(tmp_path, monkeypatch, size):
-    monkeypatch.setattr(manifest, "SIZE", size)
     monkeypatch.setattr(manifest, "SECONDS", -1)
     measure(tmp_path)
     asked = []
@@ -136,11 +130,7 @@ def test_texts_behind_the_end_are_added_to_a_complete_run(tmp_path, monkeypatch,
     assert table.equals(pa.concat_tables([pa.table(squares(each)) for each in more]))
 
 
-@pytest.mark.parametrize("size", [1, 2**30])
-def test_texts_inside_the_last_block_are_added_once_its_file_is_removed(
-    tmp_path, monkeypatch, size
-):
-    monkeypatch.setattr(manifest, "SIZE", size)
+def test_texts_inside_the_last_block_are_added_once_its_file_is_removed(tmp_path, size):
     measure(tmp_path)
     more, last = [*BLOCKS[:2], block(4, [4, 5])], files(tmp_path)[-1]["file"]
     with pytest.raises(RunError, match=rf"{last} ends at text 5, and .* more .* remove this file"):

@@ -57,9 +57,7 @@ def test_all_files_that_are_not_what_was_written_are_named(folder):
         measure(folder, function=never)
 
 
-@pytest.mark.parametrize("size", [1, 2**30])
-def test_a_block_that_changed_since_a_worker_wrote_it_is_not_joined(tmp_path, monkeypatch, size):
-    monkeypatch.setattr(manifest, "SIZE", size)
+def test_a_block_that_changed_since_a_worker_wrote_it_is_not_joined(tmp_path, size):
     path = tmp_path / "run" / "blocks" / "000000000002.parquet"
 
     def flipping(function, items):
