@@ -7,6 +7,7 @@ in §4.3; this project says neither.
 
 import math
 from dataclasses import dataclass
+from types import SimpleNamespace
 
 import torch
 from torch import Tensor, nn
@@ -53,17 +54,8 @@ class Rules:
         return rules.bilinear_epsilon(z, eps=self.eps)
 
 
-class _Gradient:
-    """No rule: the backward pass is the plain gradient."""
-
-    def linear(self, z, bias=None):
-        return z
-
-    def product(self, z):
-        return z
-
-
-GRADIENT = _Gradient()
+GRADIENT = SimpleNamespace(linear=lambda z, bias=None: z, product=lambda z: z)
+"""No rule: the backward pass is the plain gradient."""
 
 POOLING = {
     "mean": lambda o, rule: rule(o.mean(dim=-2)),
