@@ -35,7 +35,6 @@ LINES = {"front to back": "-", "back to front": "--", "single layer": ":"}
 
 
 def figure2(data: Measured) -> Result:
-    """Figure 2 and Table A3: agreement with LOO when some layers bypass the softmax."""
     loo = data.maps["LOO"]
     others = {label: maps for label, maps in data.maps.items() if maps is not loo}
     by_identity = {label for label in others if label.startswith(IDENTITY)}

@@ -23,7 +23,6 @@ def layer_errors(row, classifier, data, shard) -> dict[str, list]:
 
 
 def softmax(data: Measured) -> Result:
-    """Attention entropy and the errors of §3.2 per layer, beside the gain of bypassing it there."""
     loo, base = data.maps["LOO"], statistics(data.maps["none"], data.maps["LOO"])
     columns = {key: data.layers[key].to_numpy() for key in data.layers.column_names}
     layer, _ = columns.pop("layer"), columns.pop("example")

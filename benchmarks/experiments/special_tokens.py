@@ -14,7 +14,6 @@ from lrp_axioms.numeric.evaluation.correlation import bootstrap_mean, pearson
 
 
 def special(data: Measured) -> Result:
-    """Measures the share of CP-LRP's advantage over AttnLRP that [CLS] and [SEP] carry."""
     loo = data.maps["LOO"]
     places = np.arange(loo.present.shape[1])
     first, last = places == 0, places == loo.present.sum(axis=1, keepdims=True) - 1

@@ -26,7 +26,6 @@ PAIR = ("CP-LRP", "AttnLRP")  # whose difference is put in words
 
 
 def table2(data: Measured) -> Result:
-    """Computes Table 2: agreement of each method with LOO, and perturbation curves."""
     loo = data.maps["LOO"]
     order = sorted(data.maps, key=[*METHODS, *data.maps].index)
     found = {label: statistics(data.maps[label], loo) for label in order}
