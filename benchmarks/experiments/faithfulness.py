@@ -6,6 +6,8 @@ from dataclasses import dataclass
 from pathlib import Path
 
 import numpy as np
+import pyarrow as pa
+import pyarrow.parquet as pq
 
 from lrp_axioms.benchmarks.experiments import text
 from lrp_axioms.benchmarks.experiments.batches import naming
@@ -90,9 +92,6 @@ def _parts(path):
 
 
 def _lines(path):
-    import pyarrow as pa
-    from pyarrow import parquet
-
     advice = "pass a Parquet file with text and relevance, such as `lrp-axioms attribute` writes"
     if not path.exists():
         raise ValueError(f"{path}: there is no such file or folder; {advice}")
@@ -100,7 +99,7 @@ def _lines(path):
         raise ValueError(f"{path} is no Parquet file; {advice}")
     try:
         with path.open("rb") as file:
-            there = parquet.read_schema(file).names
+            there = pq.read_schema(file).names
     except (OSError, pa.ArrowException) as error:
         raise ValueError(f"{path} cannot be read ({error}); {advice}") from error
     columns = [*COLUMNS, *(name for name in OPTIONAL if name in there)]

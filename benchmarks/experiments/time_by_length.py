@@ -5,7 +5,6 @@ import math
 import statistics
 from collections.abc import Sequence
 from functools import partial
-from typing import TYPE_CHECKING
 
 from lrp_axioms import attribute
 from lrp_axioms.benchmarks.experiments import text
@@ -13,9 +12,7 @@ from lrp_axioms.benchmarks.experiments.record import Experiment, number, value
 from lrp_axioms.benchmarks.experiments.result import Result
 from lrp_axioms.benchmarks.running.timing import alternate, plain_gradient, random_text
 from lrp_axioms.benchmarks.running.workers import Track, untracked
-
-if TYPE_CHECKING:
-    from lrp_axioms.benchmarks.sources.models import Classifier
+from lrp_axioms.benchmarks.sources.models import Classifier
 
 LENGTHS = (8, 16, 32, 64, 128, 256, 512)
 LONGEST = 128  # where nobody asks for more: beyond it Leave-One-Out takes minutes
@@ -65,7 +62,7 @@ def loo_over_attnlrp(row: dict) -> list[float]:
 
 
 def lrp_versus_loo(
-    classifier: "Classifier",
+    classifier: Classifier,
     *,
     longest: int = LONGEST,
     repeats: int = REPEATS,
