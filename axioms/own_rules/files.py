@@ -1,6 +1,7 @@
 """Loads the rules of a Python file, and runs the file with the rights of the user."""
 
 import importlib.util
+import sys
 from importlib.machinery import ModuleSpec
 from pathlib import Path
 
@@ -17,7 +18,8 @@ def load(path: str | Path) -> list[Rule]:
     path = Path(path)
     if not path.is_file():
         raise RuleError(f"{path}: there is no such file; pass a Python file that holds rules")
-    module = importlib.util.module_from_spec(ModuleSpec(path.stem, loader=None, origin=str(path)))
+    module = importlib.util.module_from_spec(ModuleSpec(str(path), loader=None, origin=str(path)))
+    sys.modules[str(path)] = module  # dataclasses look it up; no import has such a name
     try:
         exec(compile(path.read_bytes(), str(path), "exec"), vars(module))
     except SyntaxError as error:

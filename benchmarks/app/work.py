@@ -83,8 +83,7 @@ def answer(loaded: Classifier, asked: Asked, tell: Tell) -> None:
     if LOO in maps:
         tell({"agreement": agreement(maps, maps[LOO])})
     if asked.unit == "token":
-        inputs, given = _inputs(loaded, asked)
-        goal = asked.goal(loaded, given["tokens"])
+        inputs, _, goal = _read(loaded, asked)
         tell({"explained": explained_shares(loaded, inputs, goal, maps)})
 
 
@@ -95,10 +94,11 @@ def _unknown(loaded: Classifier, texts: Iterable[str]) -> list[str]:
     return [f"unknown, and read as {loaded.tokenizer.unk_token}: {some(names)}"] if names else []
 
 
-def _inputs(loaded: Classifier, asked: Asked) -> tuple[Any, dict[str, Any]]:
-    """Returns the inputs of the text, and their tokens and notes."""
-    with telling(lambda _said: None):  # an explanation has told that the text is cut
-        return text_inputs(loaded, asked.texts(loaded), truncate=asked.truncate)
+def _read(loaded: Classifier, asked: Asked) -> tuple[Any, dict[str, Any], Any]:
+    """Returns the inputs of the text, their tokens and notes, and the target."""
+    with telling(lambda _said: None):  # an explanation has told its notes
+        inputs, given = text_inputs(loaded, asked.texts(loaded), truncate=asked.truncate)
+        return inputs, given, asked.goal(loaded, given["tokens"])
 
 
 def _passed(tell: Tell, maps: Maps, known: dict[int, float], *told: Tensor) -> None:
@@ -154,24 +154,25 @@ def probabilities(loaded: Classifier, asked: Asked, labels: int | list[int]) -> 
     one = config.num_labels == 1 or config.problem_type == "regression"
     if loaded.explains in ("class", "tag") and one:
         return []
-    inputs, given = _inputs(loaded, asked)
+    inputs, *_ = _read(loaded, asked)
     out = loaded.model(**inputs)
     labels = labels if isinstance(labels, list) else [labels]
     if loaded.explains == "answer":
         rows = [out.start_logits[0], out.end_logits[0]]
     else:
-        logits = out.logits[0]
-        rows = [logits if logits.ndim == 1 else logits[_column(loaded, asked, given)]] * len(labels)
+        logits, column = out.logits[0], _column(loaded, asked, inputs)
+        rows = [logits if logits.ndim == 1 else logits[column]] * len(labels)
     of_one = Tensor.sigmoid if config.problem_type == several else partial(torch.softmax, dim=-1)
     own = zip(rows, labels, strict=True)
     return [of_one(row.double())[label].item() for row, label in own]
 
 
-def _column(loaded: Classifier, asked: Asked, given: Mapping[str, Any]) -> int:
-    if asked.column is not None:
-        return int(asked.column)
-    masked = loaded.explains == "masked token"
-    return given["tokens"].index(loaded.tokenizer.mask_token) if masked else -1
+def _column(loaded: Classifier, asked: Asked, inputs: Mapping[str, Tensor]) -> int:
+    if asked.column is not None or loaded.explains != "masked token":
+        return int(asked.column or -1)
+    token = loaded.tokenizer.mask_token_id
+    token = loaded.model.config.mask_token_id if token is None else token
+    return int((inputs["input_ids"][0] == token).int().argmax())
 
 
 def file(loaded: Classifier, asked: Asked, kind: str) -> bytes:
@@ -191,8 +192,7 @@ def audited(loaded: Classifier, asked: Asked) -> dict[str, Any]:
 
     method = asked.methods[0]
     check_names("method", [method], WITH_LEMMAS)
-    inputs, given = _inputs(loaded, asked)
-    goal = asked.goal(loaded, given["tokens"])
+    inputs, given, goal = _read(loaded, asked)
     try:
         found = audit(loaded.model, inputs, method, goal)
     except (LookupError, ZeroDivisionError) as error:  # a rule, or a limit, that does not exist

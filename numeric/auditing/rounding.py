@@ -64,27 +64,23 @@ def balance(arrived: float, absorbed: Mapping[str, float]) -> tuple[str, dict[st
     """
     before = round(arrived * UNITS)
     after = round((arrived - sum(absorbed.values())) * UNITS)
-    shares = _shares(list(absorbed.values()), before - after, abs(before))
-    return (
-        _write(before),
-        dict(zip(absorbed, map(_write, shares), strict=True)),
-        _write(after),
-    )
+    shares = _by_key(absorbed, before - after, before)
+    return _write(before), {cause: _write(x) for cause, x in shares.items()}, _write(after)
 
 
 def _by_key(amounts: Mapping[Key, float], total: int, scale: int) -> dict[Key, int]:
-    return dict(zip(amounts, _shares([*amounts.values()], total, abs(scale), OFF), strict=True))
+    return dict(zip(amounts, _shares([*amounts.values()], total, abs(scale)), strict=True))
 
 
-def _shares(parts: Sequence[float], total: int, scale: float, off: int = 0) -> list[int]:
-    """Rounds ``parts`` to units that sum to ``total``, which they may miss by ``off`` units.
+def _shares(parts: Sequence[float], total: int, scale: float) -> list[int]:
+    """Rounds ``parts`` to units that sum to ``total``, which they may miss by OFF units.
 
     scale: the largest number around; a float knows about 15 of its digits
     """
     cut = [math.floor(x * UNITS) for x in parts]
     missing = total - sum(cut)
     beyond = missing - sorted((0, missing, len(parts)))[1]
-    if (abs(beyond) > off and abs(beyond) * SUMS_TO > scale) or (not parts and missing):
+    if (abs(beyond) > OFF and abs(beyond) * SUMS_TO > scale) or (not parts and missing):
         raise ValueError(f"{list(parts)} do not sum to {total / UNITS} in {DIGITS} digits")
     if beyond:
         cut[max(range(len(parts)), key=lambda i: abs(cut[i]))] += beyond

@@ -84,14 +84,14 @@ def evaluate(
     "explained" and the soft measures of a constant map, all but the last also of a logit that no
     removal changes beyond rounding, and soft measures also where words do not raise the
     probability, or labels share no softmax.
-    Raises ValueError for maps that do not fit, or are not finite, for unknown measures, and for
-    ``fixed`` without a token to remove.
+    Raises ValueError for maps that do not fit, or are not finite, for unknown measures, for
+    ``fixed`` without a token to remove, and for a logit that a removal makes infinite or NaN.
     """
     wanted = _check_measures(measures, [x for x in MEASURES if not named or x not in OF_TEXTS])
     _check(seed, top=top, subsets=subsets, samples=samples)
     if named:
-        if any(x is not None for x in (target, tokenizer, fixed)):
-            raise ValueError("target, tokenizer and fixed are of texts: leave them out")
+        if memory != memory_budget.AUTO or any(x is not None for x in (target, tokenizer, fixed)):
+            raise ValueError("target, tokenizer, fixed and memory are of texts: leave them out")
         settings: dict[str, Any] = {"top": top, "subsets": subsets, "seed": seed}
         return _measured(open_trial(model, inputs, relevance, **settings, **named), wanted)
     batch = prepare(model, inputs, targets=[target]).of_text()

@@ -66,6 +66,16 @@ def perturbation_curves(
     return curves(batch.attention_mask == 1, relevances, run, chunk=chunk)
 
 
+def finite(values: Tensor) -> Tensor:
+    """Returns numbers of copies; raises ValueError unless all are finite."""
+    if not values.isfinite().all():
+        raise ValueError(
+            "without some tokens the model has no finite logit; check its weights, or load it in "
+            "float32"
+        )
+    return values
+
+
 def curves(
     present: Tensor,
     relevances: Sequence[Tensor],
@@ -99,12 +109,7 @@ def curves(
         step_of = step_of.repeat_interleave(chunk, dim=1).gather(1, front.argsort(dim=1))
         keeps.append(present[example] & (step_of[example] > step[:, None]))
     first, copy = _find_distinct(example.repeat(len(keeps)), torch.cat(keeps))
-    values = run(example.repeat(len(keeps))[first], torch.cat(keeps)[first])
-    if not values.isfinite().all():
-        raise ValueError(
-            "without some tokens the model has no finite logit; check its weights, or load it in "
-            "float32"
-        )
+    values = finite(run(example.repeat(len(keeps))[first], torch.cat(keeps)[first]))
     logits = values.new_full((len(keeps), len(present), len(steps)), torch.nan)
     logits[:, example, step] = values[copy].unflatten(0, (len(keeps), -1))
     found = map(Curve, logits)

@@ -13,7 +13,7 @@ from torch import Tensor
 from transformers import PreTrainedModel
 
 from lrp_axioms.numeric.engine.blocks import outside
-from lrp_axioms.numeric.evaluation.perturbation import Curve, curves
+from lrp_axioms.numeric.evaluation.perturbation import Curve, curves, finite
 from lrp_axioms.numeric.methods.masking import masked_logits
 from lrp_axioms.numeric.models.batches import Batch
 from lrp_axioms.numeric.targets.readout import Readout
@@ -60,7 +60,7 @@ class Trial(ABC):
         """Returns numbers of copies that see ``keep``, (batch, copy, position), alone."""
         size, copies, _ = keep.shape
         example = torch.arange(size).repeat_interleave(copies)
-        found = self.numbers(example, torch.from_numpy(keep).flatten(0, 1))
+        found = finite(self.numbers(example, torch.from_numpy(keep).flatten(0, 1)))
         return found.numpy().astype(np.float64).reshape(size, copies)
 
     def without_each(self) -> np.ndarray:
@@ -75,7 +75,7 @@ class Trial(ABC):
             keep = here[places[0]]
             keep[np.arange(len(keep)), places[1]] = False
             example, logit = torch.from_numpy(places[0]), self.logit.cpu()
-            found[places] = logit[example] - self.numbers(example, torch.from_numpy(keep))
+            found[places] = logit[example] - finite(self.numbers(example, torch.from_numpy(keep)))
         return found
 
     def curves(self) -> list[list[Curve]]:

@@ -1,6 +1,7 @@
 """Layer-wise Relevance Propagation with any Composite, in one forward and one backward pass."""
 
 from collections.abc import Callable, Iterable, Iterator, Sequence
+from itertools import chain
 from typing import Any
 
 import torch
@@ -98,7 +99,9 @@ def lrp(
     image = None if batch.pixel_values is None else batch.pixel_values.shape[2:]
     apart = turns or share == "word"
     each_in = [entry.parts() if apart else entry.whole() for entry in entries]
-    parts = {name: by_token([part[name] for part in each_in]) for name in each_in[0]}
+    # Only one of two stacks of layers may have token types, or positions.
+    of_each = lambda name: [x[name] if name in x else 0 * x["word"] for x in each_in]
+    parts = {name: by_token(of_each(name)) for name in dict.fromkeys(chain(*each_in))}
     for each, logit, end in zip(targets, logits, sums, strict=True):
         more = end is not sums[-1] or batch.mixed
         found = iter(torch.autograd.grad(end, asked, allow_unused=optional, retain_graph=more))

@@ -248,6 +248,16 @@ def test_all_numbers_of_an_audit_add_up_and_none_moves_by_three_digits(words, en
     assert "-0.0000" not in written
 
 
+@given(st.integers(-200, 200), st.lists(st.integers(-200, 200), max_size=4))
+def test_what_arrives_is_absorbed_and_passed_on_in_every_digit(arrived, absorbed):
+    """Halves of a digit are ties, which two rounded numbers may take in opposite directions."""
+    absorbed = {str(n): x / 32 for n, x in enumerate(absorbed)}
+    before, causes, after = balance(arrived / 32, absorbed)
+    assert before == signed(arrived / 32)
+    assert Fraction(before) == sum(map(Fraction, causes.values())) + Fraction(after)
+    assert all(abs(float(causes[n]) - x) <= 2 / UNITS for n, x in absorbed.items())
+
+
 def test_kinds_of_operations_add_up_to_the_causes(seen):
     facts = seen[1]
     causes, _ = accounts(facts)

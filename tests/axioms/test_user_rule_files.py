@@ -33,6 +33,16 @@ def test_arguments_may_have_other_names_and_messages_be_an_array(tmp_path):
     assert conservation(written(tmp_path, source))["f"].status == PROVED
 
 
+def test_a_file_may_hold_a_dataclass_whose_annotations_are_texts(tmp_path):
+    """Python looks the module of such a class up by its name."""
+    source = (
+        "from __future__ import annotations\nimport dataclasses, typing\n"
+        f"{HEAD}@dataclasses.dataclass\nclass Share:\n    parts: int = 2\n{PRODUCT}"
+        "R / Share().parts, R / 2\n"
+    )
+    assert conservation(written(tmp_path, source))["mine"].status == PROVED
+
+
 def test_the_command_prints_the_verdicts_of_a_file(tmp_path):
     first = EXAMPLE.read_text().split("def by_factor")[0].rpartition("@rule")[0]
     path = written(tmp_path, first)

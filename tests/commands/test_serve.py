@@ -175,6 +175,18 @@ def test_every_head_is_explained(head, ask, target, heads):
         assert json.loads(served.post("/statements", asked)[1])
 
 
+def test_the_mask_may_be_known_from_the_config_alone(heads):
+    with Served(str(heads / "masked")) as served:
+        ask = question("attnlrp", text="a [MASK] film", target="fine")
+        want = served.events(ask)[0]["said"]["probabilities"]
+        loaded = served.loaded
+        loaded.model.config.mask_token_id = loaded.tokenizer.mask_token_id
+        loaded.tokenizer.mask_token = None
+        found = served.events(ask)
+        assert found[-1] == {"end": True}, found
+        assert found[0]["said"]["probabilities"] == want
+
+
 @pytest.mark.parametrize(
     ("settings", "want"),
     [

@@ -52,6 +52,15 @@ def test_agreement_is_that_of_scipy_with_leave_one_out(tiny, batch, maps):
             assert found[name]["tau"][row] == pytest.approx(stats.kendalltau(*pair)[0])
 
 
+@pytest.mark.parametrize("measure", ["r", "Δ", "top drop", "LDS", "explained"])
+def test_a_logit_that_a_removal_makes_infinite_is_an_error(measure, tiny, batch, maps, monkeypatch):
+    run = TextTrial.numbers
+    endless = lambda *given: torch.full_like(run(*given), torch.inf)
+    monkeypatch.setattr(TextTrial, "numbers", endless)
+    with pytest.raises(ValueError, match="without some tokens the model has no finite logit"):
+        evaluate(tiny, batch, maps, measures=[measure])
+
+
 def test_removals_are_those_of_the_stock_model_with_that_mask(tiny, batch, maps, monkeypatch):
     asked_for = []
     run = TextTrial.logits

@@ -76,6 +76,7 @@ def test_gradient_x_input_is_exact_for_linear_modules_whatever_stays_in_place():
 BAD = {
     "a soft measure": ({"measures": "soft sufficiency"}, "unknown measure 'soft sufficiency'"),
     "a target": ({"target": 1}, "are of texts: leave them out"),
+    "a memory": ({"memory": "all of it"}, "are of texts: leave them out"),
     "a baseline": ({"baseline": float("nan"), "axes": "x"}, "axes='x': .*\nbaseline=nan: pass"),
     "another map": ({"axes": ()}, r"of shape .*; pass numbers \(batch, token\), here"),
     "a name": ({"of": "embedding"}, "did you mean"),
