@@ -31,7 +31,7 @@ def rows(folder):
     return pa.concat_tables(map(pq.read_table, parts)).to_pylist()
 
 
-def test_every_text_is_explained_by_every_method(run, file, tmp_path):
+def test_every_text_is_explained_by_every_method(run, file, tmp_path, loaded):
     folder = tmp_path / "found"
     methods = ("--method", "loo", "--method", "cp-lrp")
     code, out, err = run("attribute", file, *methods, "--output", folder)
@@ -42,20 +42,19 @@ def test_every_text_is_explained_by_every_method(run, file, tmp_path):
     )
     found = {(row["method"], row["example"]): row for row in rows(folder)}
     assert set(found) == {(m, n) for m in ("loo", "cp-lrp") for n in range(3)}
-    classifier = models.load()
     for (method, n), row in found.items():
-        inputs = classifier.tokenizer([TEXTS[n]], return_tensors="pt")
-        alone = attribute(classifier.model, inputs, method)
+        inputs = loaded.tokenizer([TEXTS[n]], return_tensors="pt")
+        alone = attribute(loaded.model, inputs, method)
         assert row["text"] == TEXTS[n]
         ids = inputs.input_ids[0].tolist()
-        assert row["token"] == classifier.tokenizer.convert_ids_to_tokens(ids)
+        assert row["token"] == loaded.tokenizer.convert_ids_to_tokens(ids)
         assert row["target"] == alone.target.item()
         found_here = torch.tensor(row["relevance"])
         torch.testing.assert_close(found_here, alone.relevance[0], rtol=0, atol=1e-5)
         assert row["logit"] == pytest.approx(sum(row["relevance"]) + row["residual"], abs=1e-4)
 
 
-def test_texts_of_python_that_cannot_be_explained_are_named(tmp_path):
+def test_texts_of_python_that_cannot_be_explained_are_named(tmp_path, loaded):
     options = {"name": "mine", "output": tmp_path / "found"}
     texts = ["a film", None, "", float("nan"), b"dull", "\ud800", None]
     says = (
@@ -63,32 +62,31 @@ def test_texts_of_python_that_cannot_be_explained_are_named(tmp_path):
         r"half a character .* in text 6; leave out what is no text$"
     )
     with pytest.raises(ValueError, match=says):
-        explained.explain_texts(models.load(), iter(texts), **options)
+        explained.explain_texts(loaded, iter(texts), **options)
     for wrong in ({"texts": "a film"}, {"methods": "loo"}, {"methods": []}):
         with pytest.raises(ValueError, match="texts and methods are lists; pass"):
-            explained.explain_texts(models.load(), **{"texts": texts} | wrong, **options)
+            explained.explain_texts(loaded, **{"texts": texts} | wrong, **options)
 
 
-def test_each_text_is_tokenised_once_and_of_a_long_one_only_a_start(tmp_path, monkeypatch):
-    classifier = models.load()
+def test_each_text_is_tokenised_once_and_of_a_long_one_only_a_start(tmp_path, loaded, monkeypatch):
     texts = ["a fine , fine film", *TEXTS, "a dull film " * 100_000]
-    kind, seen = type(classifier.tokenizer), []
+    kind, seen = type(loaded.tokenizer), []
     call = kind.__call__
     spy = lambda self, given, *rest, **options: (
         seen.extend(given) or call(self, given, *rest, **options)
     )
     monkeypatch.setattr(kind, "__call__", spy)
-    explained.explain_texts(classifier, texts, name="mine", output=tmp_path / "found")
+    explained.explain_texts(loaded, texts, name="mine", output=tmp_path / "found")
     tried, few = texts[0], "a fine ,"  # before the run: one text, a timed pass, a row
-    limit = text.limit(classifier.model)
+    limit = text.limit(loaded.model)
     assert [x for x in seen if len(x) <= 100] == [tried, few, few, *texts[:-1]]
     (start,) = [x for x in seen if len(x) > 100]
     assert len(start) <= tokens.LETTERS * limit < 10_000
     assert texts[-1].startswith(start)
     found = rows(tmp_path / "found")[-1]
-    whole = classifier.tokenizer(texts[-1], truncation=True, max_length=limit)
+    whole = loaded.tokenizer(texts[-1], truncation=True, max_length=limit)
     assert found["text"] == texts[-1]
-    assert found["token"] == classifier.tokenizer.convert_ids_to_tokens(whole.input_ids)
+    assert found["token"] == loaded.tokenizer.convert_ids_to_tokens(whole.input_ids)
 
 
 def test_what_a_library_prints_is_no_part_of_the_answer(run, file, tmp_path, monkeypatch):

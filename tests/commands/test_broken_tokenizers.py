@@ -48,12 +48,11 @@ def test_by_a_command(run, folder, monkeypatch, command):
     assert SAYS in err
 
 
-def test_by_a_call(folder, tmp_path):
+def test_by_a_call(folder, lm, tmp_path):
     loaded = models.load(str(folder))
-    lm = models.load("embedded-lm").model
     for call in (
         lambda: explain(loaded.model, loaded.tokenizer, [GOOD, BREAKS]),
-        lambda: explain_generation(lm, loaded.tokenizer, BREAKS),
+        lambda: explain_generation(lm.model, loaded.tokenizer, BREAKS),
         lambda: explained.explain_texts(
             loaded, [GOOD, BREAKS], name="a", output=tmp_path / "found"
         ),

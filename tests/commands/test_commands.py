@@ -83,14 +83,14 @@ def test_an_error_in_a_certificate_is_told_even_if_nothing_else_is(run, tmp_path
     assert "index.json: ValueError: it does not list every file once" in told
 
 
-def test_everything_is_printed_when_it_is_asked_for(run):
+def test_everything_is_printed_when_it_is_asked_for(run, loaded):
     short, full = (run("audit", "embedded", "a fine film", *x)[1] for x in ((), ("--full",)))
     assert "--full prints everything" in short
     assert len(full.splitlines()) > 100
     _, out, _ = run("explain", "embedded", LONG, "--full")
     assert len(re.findall(r"^film +[+-]", out, re.MULTILINE)) == 20
     _, out, _ = run("explain", "embedded", LONG)
-    a = explain(models.load().model, models.load().tokenizer, LONG)
+    a = explain(loaded.model, loaded.tokenizer, LONG)
     top = sorted(a.lines(0), key=lambda line: -abs(line[2]))[:8]
     assert re.findall(r"^(\d+) +(\S+) +([+-]\d\.\d{4})$", out, re.MULTILINE) == [
         (str(n), token, f"{value:+z.4f}") for n, token, value in sorted(top)
@@ -140,13 +140,12 @@ def test_without_a_model_an_embedded_one_is_used_and_named(run, options, model):
     assert run("explain", model, *options, "anna apple bert")[1] == out
 
 
-def test_lines_of_standard_input_are_explained_as_texts_are(run, monkeypatch):
+def test_lines_of_standard_input_are_explained_as_texts_are(run, monkeypatch, loaded):
     texts = ["a fine film", "dull", "a quiet joy"]
     given = io.TextIOWrapper(io.BytesIO("\n".join(texts).encode()))
     monkeypatch.setattr(sys, "stdin", given)
     piped = json.loads(run("explain", "embedded", "-", "--json")[1])
     assert piped == json.loads(run("explain", "embedded", *texts, "--json")[1])
-    loaded = models.load()
     for facts, text in zip(piped["texts"], texts, strict=True):
         a = explain(loaded.model, loaded.tokenizer, text)
         assert facts["relevance"] == a.relevance[0].tolist()
@@ -186,13 +185,13 @@ def test_a_text_beyond_what_rotary_positions_were_made_for_is_noted(run, last):
     assert run("explain", "embedded-lm", "anna " * 63, *last)[2] == ""
 
 
-def test_words_that_no_token_stands_for_are_named(run):
+def test_words_that_no_token_stands_for_are_named(run, lm):
     err = run("explain", "embedded-lm", "anna zebra bert <unk> yak zebra")[2]
     assert err == (
         "note: unknown to the tokenizer, and read as <unk>: 'zebra', 'yak'; "
         "`lrp-axioms vocabulary embedded-lm` prints what it knows\n"
     )
-    tokenizer = models.load("embedded-lm").tokenizer
+    tokenizer = lm.tokenizer
     assert "anna" in run("vocabulary", "embedded-lm")[1].split()
     slow = types.SimpleNamespace(
         is_fast=False, unk_token_id=tokenizer.unk_token_id, tokenize=str.split,

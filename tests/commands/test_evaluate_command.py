@@ -12,7 +12,6 @@ from typer.testing import CliRunner
 
 from benchmarks.cli import app
 from benchmarks.experiments import faithfulness
-from benchmarks.sources import models
 from numeric import evaluate
 from numeric.evaluation.correlation import bootstrap_mean
 
@@ -22,16 +21,11 @@ SINGLE = 1e-4  # float32, in batches of other shapes
 
 
 @pytest.fixture(scope="module")
-def classifier():
-    return models.load("embedded")
-
-
-@pytest.fixture(scope="module")
-def lines(classifier):
+def lines(loaded):
     """Random maps of two sources, by the tokens of the model."""
     chance = np.random.default_rng(0)
     found = {"text": TEXTS * 2, "method": [name for name in SOURCES for _ in TEXTS]}
-    lengths = [len(ids) for ids in classifier.tokenizer(found["text"]).input_ids]
+    lengths = [len(ids) for ids in loaded.tokenizer(found["text"]).input_ids]
     return found | {"relevance": [chance.normal(size=n).tolist() for n in lengths]}
 
 
@@ -44,17 +38,17 @@ def run(*arguments):
     return CliRunner().invoke(app, ["evaluate", *map(str, arguments)])
 
 
-def test_the_numbers_are_those_of_each_text_by_itself(classifier, lines, tmp_path):
+def test_the_numbers_are_those_of_each_text_by_itself(loaded, lines, tmp_path):
     measures = ["r", "Δ", "LDS"]
     file = in_file(tmp_path, lines)
     if sys.platform == "linux":  # where names need not be UTF-8
         file = file.rename(tmp_path / os.fsdecode(b"\xff.parquet"))
     maps = faithfulness.read(file)
-    result = faithfulness.judge(classifier, maps, name="maps", measures=measures)
+    result = faithfulness.judge(loaded, maps, name="maps", measures=measures)
     values = {name: {key: [] for key in measures} for name in SOURCES}
     for name, text, x in zip(lines["method"], lines["text"], lines["relevance"], strict=True):
-        inputs = classifier.tokenizer([text], return_tensors="pt")
-        found = evaluate(classifier.model, inputs, [x], measures=measures)["relevance"]
+        inputs = loaded.tokenizer([text], return_tensors="pt")
+        found = evaluate(loaded.model, inputs, [x], measures=measures)["relevance"]
         for key in measures:
             values[name][key] += found[key].tolist()
     best = max(SOURCES, key=lambda name: np.mean(values[name]["Δ"]))
@@ -70,11 +64,11 @@ def test_the_numbers_are_those_of_each_text_by_itself(classifier, lines, tmp_pat
         assert row["Δ behind"] == pytest.approx(behind.mean(), abs=SINGLE)
 
 
-def test_the_class_of_the_file_is_the_one_that_is_explained(classifier, lines, tmp_path):
+def test_the_class_of_the_file_is_the_one_that_is_explained(loaded, lines, tmp_path):
     measures = {"measures": ["MoRF"]}
     predicted, other = (
         faithfulness.judge(
-            classifier,
+            loaded,
             faithfulness.read(in_file(tmp_path, lines | {"target": targets})),
             name="maps",
             **measures,
@@ -85,8 +79,8 @@ def test_the_class_of_the_file_is_the_one_that_is_explained(classifier, lines, t
     texts = dict(zip(TEXTS, [0, None, 0], strict=True))
     expected = [
         evaluate(
-            classifier.model,
-            classifier.tokenizer([text], return_tensors="pt"),
+            loaded.model,
+            loaded.tokenizer([text], return_tensors="pt"),
             [x],
             target=texts[text],
             **measures,
@@ -137,12 +131,12 @@ def test_the_table_is_printed_before_sentences_and_equal_maps_are_called_equal(t
     assert "is first" not in " ".join(printed)
 
 
-def test_errors_name_the_texts_of_the_file_and_repeated_texts_are_counted(lines, classifier):
+def test_errors_name_the_texts_of_the_file_and_repeated_texts_are_counted(lines, loaded):
     maps = faithfulness.Maps(tuple(TEXTS), (0, 7, 0), {"a": lines["relevance"][:3]})
     with pytest.raises(ValueError, match=r"out of range.*\(examples .* texts .*'dull and far"):
-        faithfulness.judge(classifier, maps, name="maps", measures=["MoRF"])
+        faithfulness.judge(loaded, maps, name="maps", measures=["MoRF"])
     twice = faithfulness.Maps((TEXTS[0],) * 2, (0, 0), {"a": lines["relevance"][:1] * 2})
-    found = faithfulness.judge(classifier, twice, name="maps", measures=["MoRF"])
+    found = faithfulness.judge(loaded, twice, name="maps", measures=["MoRF"])
     assert "1 of 2 texts are repeated" in " ".join(found.notes)
 
 

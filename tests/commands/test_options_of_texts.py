@@ -15,23 +15,21 @@ from numeric.models.facts import facts_of
 from numeric.pairs import interactions as pairs_of
 
 
-def test_several_methods_are_the_ones_of_python(told, tmp_path):
+def test_several_methods_are_the_ones_of_python(told, tmp_path, loaded):
     page = tmp_path / "a.html"
     call = ["explain", "embedded", "not a bad film", "dull", "--html", page]
     found = told(*call, "--method", "cp-lrp,loo, cp-lrp")
     assert found["method"] == "cp-lrp,loo"
     assert [x["method"] for x in found["texts"]] == ["cp-lrp", "cp-lrp", "loo", "loo"]
-    loaded = models.load("embedded")
     for x in found["texts"]:
         want = explain(loaded.model, loaded.tokenizer, x["text"], method=x["method"])
         assert x["relevance"] == want.relevance[0].tolist()
     assert "cp-lrp, loo: 2 texts" in page.read_text()
 
 
-def test_a_budget_is_of_the_methods_that_have_one(told):
+def test_a_budget_is_of_the_methods_that_have_one(told, loaded):
     call = ["explain", "embedded", "not a bad film", "--method", "loo,cp-lrp", "--budget", 3]
     loo, lrp = told(*call)["texts"]
-    loaded = models.load("embedded")
     want = explain(loaded.model, loaded.tokenizer, loo["text"], method="loo", budget=3)
     assert loo["relevance"] == want.relevance[0].tolist()
     assert lrp["method"] == "cp-lrp"
@@ -46,34 +44,31 @@ def test_a_model_is_loaded_in_a_dtype(told, dtype):
     assert found["relevance"] == want.relevance[0].tolist()
 
 
-def test_a_long_text_is_cut_at_its_end_for_a_class(told):
+def test_a_long_text_is_cut_at_its_end_for_a_class(told, loaded):
     text = "not a bad film " * 200
     found = told("explain", "embedded", text, "--truncate")
-    loaded = models.load("embedded")
     inputs = loaded.tokenizer([text], return_tensors="pt", truncation=True, max_length=512)
     want = attribute(loaded.model, inputs)
     assert found["texts"][0]["relevance"] == want.relevance[0].tolist()
     assert found["notes"] == ["only the first 512 of 802 tokens are explained"]
 
 
-def test_a_long_text_is_cut_at_its_beginning_for_a_next_token(told):
+def test_a_long_text_is_cut_at_its_beginning_for_a_next_token(told, lm):
     text = "anna apple bert pen ; " * 20 + "anna"
     found = told("explain", "embedded-lm", text, "--truncate")
-    loaded = models.load("embedded-lm")
-    ids = loaded.tokenizer([text])["input_ids"][0]
+    ids = lm.tokenizer([text])["input_ids"][0]
     tokens = found["texts"][0]["tokens"]
-    kept = loaded.tokenizer.convert_ids_to_tokens(ids[-63:])
+    kept = lm.tokenizer.convert_ids_to_tokens(ids[-63:])
     assert (len(tokens), tokens[-63:]) == (64, kept)
-    assert tokens[0] == loaded.tokenizer.convert_ids_to_tokens(ids[:1])[0]
+    assert tokens[0] == lm.tokenizer.convert_ids_to_tokens(ids[:1])[0]
     assert f"the last 64 of {len(ids)} tokens are explained" in found["notes"][0]
-    assert loaded.tokenizer.truncation_side == "right"
+    assert lm.tokenizer.truncation_side == "right"
 
 
-def test_pairs_are_of_a_text_that_is_cut(told):
+def test_pairs_are_of_a_text_that_is_cut(told, loaded):
     text = ("not a bad film " * 15 + ". ") * 10
     call = ["interactions", "embedded", text, "--truncate", "--by", "sentence"]
     found = told(*call, "--estimate", "--budget", 0)
-    loaded = models.load("embedded")
     inputs = loaded.tokenizer([text], return_tensors="pt", truncation=True, max_length=512)
     how = {"by": "sentence", "pairs": "estimated", "budget": 0}
     want = pairs_of(loaded.model, loaded.tokenizer, inputs, **how)
@@ -85,18 +80,17 @@ def test_pairs_are_of_a_text_that_is_cut(told):
 @pytest.mark.parametrize(
     ("answer", "most"), [(["--generate", 3], 3), (["--answer", "apple pen"], 2)]
 )
-def test_a_prompt_is_cut_at_a_word_and_leaves_room_for_the_answer(told, answer, most):
+def test_a_prompt_is_cut_at_a_word_and_leaves_room_for_the_answer(told, answer, most, lm):
     call = ["explain", "embedded-lm", "anna apple bert pen ; " * 20 + "anna", *answer]
     (found,) = told(*call, "--truncate")["texts"]
-    positions = models.load("embedded-lm").model.config.max_position_embeddings
+    positions = lm.model.config.max_position_embeddings
     first = positions + 1 - most  # the last token is explained, and not read
     assert (found["first"], found["text"]) == (first, call[2])
     kept = call[2].split()[1 - first :]
     assert [x.strip() for x in found["tokens"][1:first]] == kept
-    loaded = models.load("embedded-lm")
     prompt = " ".join(kept)
     how = {"answer": answer[1]} if answer[0] == "--answer" else {"max_new_tokens": 3}
-    want = explain_generation(loaded.model, loaded.tokenizer, prompt, **how)
+    want = explain_generation(lm.model, lm.tokenizer, prompt, **how)
     assert found["relevance"] == want.relevance.tolist()
 
 
@@ -127,8 +121,8 @@ def test_much_to_write_leaves_half_of_the_positions_to_a_prompt(told):
     assert found["first"] == 32
 
 
-def test_a_prompt_that_fits_no_answer_is_refused(run, tmp_path):
-    tokenizer, long = models.load("embedded-lm").tokenizer, "anna apple " * 40
+def test_a_prompt_that_fits_no_answer_is_refused(run, lm, tmp_path):
+    tokenizer, long = lm.tokenizer, "anna apple " * 40
     config = GPT2Config(vocab_size=len(tokenizer), n_positions=20, n_embd=16, n_layer=1, n_head=2)
     GPT2LMHeadModel(config).save_pretrained(tmp_path)
     tokenizer.save_pretrained(tmp_path)
@@ -140,31 +134,29 @@ def test_a_prompt_that_fits_no_answer_is_refused(run, tmp_path):
     assert "has 0 of 20 positions beside the answer" in err
 
 
-def test_the_longest_prompt_that_fits_is_kept_though_a_shorter_one_has_more_tokens(monkeypatch):
+def test_the_longest_prompt_that_fits_is_kept_though_a_shorter_one_has_more_tokens(monkeypatch, lm):
     """A word may have fewer tokens where a letter stands before it."""
     text = "a b c d e f"
     sizes = {text: 9, "b c d e f": 5, "c d e f": 4, "d e f": 6, "e f": 3, "f": 5}
     monkeypatch.setattr(cutting, "ids_once", lambda _tokenizer, part: range(sizes[part]))
-    loaded = models.load("embedded-lm")
     how = {"asked": lambda x: x, "count": None, "answers": [], "truncate": True}
     for room, want in ((4, "c d e f"), (3, "e f"), (5, "b c d e f")):
-        facts = replace(facts_of(loaded.model), positions=room)
+        facts = replace(facts_of(lm.model), positions=room)
         monkeypatch.setattr(cutting, "facts_of", lambda _model, facts=facts: facts)
-        assert cutting.cut_prompt(loaded, text, **how) == want
+        assert cutting.cut_prompt(lm, text, **how) == want
 
 
-def test_what_is_written_is_explained_by_several_methods(told, tmp_path):
+def test_what_is_written_is_explained_by_several_methods(told, tmp_path, lm):
     texts = ["anna apple bert pen ; anna", "anna pen ; anna"]
     call = ["explain", "embedded-lm", *texts, "--generate", 1, "--budget", 3]
     call += ["--method", "cp-lrp,loo", "--html", tmp_path / "a.html", "--keep", tmp_path / "keep"]
     found = told(*call)
     assert found["method"] == "cp-lrp,loo"
-    loaded = models.load("embedded-lm")
     for x, method in zip(found["texts"], ["cp-lrp", "cp-lrp", "loo", "loo"], strict=True):
         assert x["method"] == method
         how = {"method": method, "max_new_tokens": 1} | ({"budget": 3} if method == "loo" else {})
         how["keep"] = tmp_path / method / x["text"]  # rows that are kept have passes of their own
-        want = explain_generation(loaded.model, loaded.tokenizer, x["text"], **how)
+        want = explain_generation(lm.model, lm.tokenizer, x["text"], **how)
         assert x["relevance"] == want.relevance.tolist()
     assert len(found["wrote"]) == 4
     assert {x.parent.name for x in tmp_path.glob("keep/*/text-2")} == {"cp-lrp", "loo"}
@@ -218,8 +210,7 @@ def test_files_and_judgements_take_a_dtype(told, tmp_path):
     assert wide["r"] != plain["r"]
 
 
-def test_an_encoder_with_a_decoder_reads_the_first_words_of_a_prompt(told, tmp_path):
-    lm = models.load("embedded-lm")
+def test_an_encoder_with_a_decoder_reads_the_first_words_of_a_prompt(told, lm, tmp_path):
     size = {"vocab_size": len(lm.tokenizer), "d_model": 16, "max_position_embeddings": 20}
     size |= {f"{x}_layers": 1 for x in ("encoder", "decoder")}
     size |= {f"{x}_attention_heads": 2 for x in ("encoder", "decoder")}

@@ -21,11 +21,9 @@ EVIL = """
 
 
 @pytest.fixture(scope="module")
-def pages(tmp_path_factory):
+def pages(tmp_path_factory, loaded, lm):
     few = tmp_path_factory.mktemp("theorems")
     (few / "test_few.py").write_text(program.HEAD + program.HOLDS)
-    loaded = models.load()
-    lm = models.load("embedded-lm")
     inputs = loaded.tokenizer(["a film"], return_tensors="pt")
     facts = plain(
         audit(models.load(attention="eager").model, inputs),

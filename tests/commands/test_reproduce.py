@@ -270,11 +270,10 @@ def test_a_full_disk_leaves_the_last_report_as_it_was(run, small, tmp_path, monk
     assert contents(tmp_path) == before
 
 
-def test_undefined_numbers_are_null_in_json_and_a_dash_on_the_page(tmp_path, capsys):
+def test_undefined_numbers_are_null_in_json_and_a_dash_on_the_page(tmp_path, capsys, loaded):
     """Texts of one word have no correlation over content tokens."""
-    classifier = models.load()
     texts = data.Texts("words", ("film", "dull"), (1, 0), "invented", "SST", 1)
-    request = Request(classifier=classifier, data=texts, output=tmp_path)
+    request = Request(classifier=loaded, data=texts, output=tmp_path)
     result = reproduce.on_texts(experiment("table2"), request)
     result.write(tmp_path)
     (row, *_) = program.strict_json(tmp_path / "table2-words.json")["rows"]

@@ -133,8 +133,8 @@ def test_a_body_that_is_cut_off_is_no_fault_of_the_program(served):
 
 @pytest.mark.parametrize("port", [80, 8765])
 @pytest.mark.parametrize("name", ["127.0.0.1", "localhost"])
-def test_a_page_answers_to_its_address_as_a_browser_spells_it(port, name):
-    app = server.application(models.load("embedded"), TOKEN, port)
+def test_a_page_answers_to_its_address_as_a_browser_spells_it(port, name, loaded):
+    app = server.application(loaded, TOKEN, port)
     own, bare = f"{name}:{port}", name
     spelled = bare if port == 80 else own  # a browser leaves the port of HTTP out
     assert status(app, spelled, f"http://{spelled}") == 200

@@ -10,7 +10,6 @@ from transformers import AutoTokenizer, PreTrainedTokenizerFast
 
 from benchmarks.commands.console import invocation
 from benchmarks.commands.targets import parse_target
-from benchmarks.sources import models
 from numeric import attribute, explain, explain_generation
 from numeric.targets import answer, logit
 from tests.support.folders import WORDS
@@ -24,31 +23,28 @@ def _in_the_folder_of_heads(heads, monkeypatch):
     monkeypatch.chdir(heads)
 
 
-def test_a_budget_of_tokens_is_that_of_the_method(told):
+def test_a_budget_of_tokens_is_that_of_the_method(told, loaded):
     text = "not a bad film"
     (found,) = told("explain", "embedded", text, "--method", "budgeted-loo", "--budget", 2)["texts"]
-    loaded = models.load("embedded")
     want = explain(loaded.model, loaded.tokenizer, [text], method="budgeted-loo", budget=2)
     assert found["relevance"] == want.relevance[0].tolist()
     assert want.details["passes"].tolist() == [2]
 
 
-def test_a_contrast_and_segments_are_of_what_is_generated(told):
+def test_a_contrast_and_segments_are_of_what_is_generated(told, lm):
     call = ["explain", "embedded-lm", "anna apple bert pen ; anna", "--generate", 1]
     options = ["--contrast", "pen", "--segment", "facts=bert pen", "--by", "segment"]
     (found,) = told(*call, *options)["texts"]
-    loaded = models.load("embedded-lm")
     options = {"max_new_tokens": 1, "contrast": "pen", "segments": {"facts": "bert pen"}}
-    want = explain_generation(loaded.model, loaded.tokenizer, call[2], **options).by("segment")
+    want = explain_generation(lm.model, lm.tokenizer, call[2], **options).by("segment")
     assert found["relevance"] == want.relevance.tolist()
     assert found["segments"] == list(want.segments) == ["rest", "facts"]
     assert (found["contrast"], found["scale"]) == (" pen", "log-probability difference")
 
 
-def test_a_contrast_is_subtracted_in_explanations_and_audits(told):
+def test_a_contrast_is_subtracted_in_explanations_and_audits(told, loaded):
     call = ["embedded", "not a bad film", "--target", "positive", "--contrast", "negative"]
     (found,) = told("explain", *call)["texts"]
-    loaded = models.load("embedded")
     want = explain(loaded.model, loaded.tokenizer, call[1], target=logit(1) - logit(0))
     assert found["relevance"] == want.relevance[0].tolist()
     assert (found["target"], found["said"]) == ([1, 0], "positive rather than negative")
@@ -58,13 +54,12 @@ def test_a_contrast_is_subtracted_in_explanations_and_audits(told):
     assert audited["label"] == "positive rather than negative"
 
 
-def test_the_contrast_of_a_predicted_token_is_a_token(told):
+def test_the_contrast_of_a_predicted_token_is_a_token(told, lm):
     call = ["embedded-lm", "anna apple bert pen ; anna", "--contrast", "pen"]
     (found,) = told("explain", *call)["texts"]
     assert found["said"].split() == ["apple", "rather", "than", "pen"]
-    loaded = models.load("embedded-lm")
     target = logit() - logit("pen")
-    want = explain(loaded.model, loaded.tokenizer, call[1], target=target)
+    want = explain(lm.model, lm.tokenizer, call[1], target=target)
     assert found["relevance"] == want.relevance[0].tolist()
 
 
@@ -126,13 +121,12 @@ def test_a_number_is_a_number_and_the_token_that_is_called_so_is_noted(told):
     assert found["notes"] == ["--target 3 is read as a number; the name '3' has number 66"]
 
 
-def test_a_token_that_has_another_one_behind_a_space_is_noted():
+def test_a_token_that_has_another_one_behind_a_space_is_noted(lm):
     vocabulary = {x: n for n, x in enumerate([*sorted(ByteLevel.alphabet()), "fi", "Ġfi"])}
     made = Tokenizer(BPE(vocab=vocabulary, merges=[("f", "i"), ("Ġ", "fi")]))
     made.pre_tokenizer = ByteLevel(add_prefix_space=False)
     tokenizer = PreTrainedTokenizerFast(tokenizer_object=made)
-    model = models.load("embedded-lm").model
-    loaded = SimpleNamespace(explains="next token", tokenizer=tokenizer, model=model)
+    loaded = SimpleNamespace(explains="next token", tokenizer=tokenizer, model=lm.model)
     for label, number, says in (
         ("fi", 256, ["--target 'fi' is token 256; after a space it is 257"]),
         (" fi", 257, []),
@@ -146,14 +140,12 @@ def test_a_token_that_has_another_one_behind_a_space_is_noted():
         parse_target(loaded, "if", None, ["f"])
 
 
-def test_a_token_that_has_another_one_without_a_space_is_noted():
+def test_a_token_that_has_another_one_without_a_space_is_noted(lm):
     vocabulary = [("<unk>", 0.0), ("▁,", -1.0), (",", -2.0), ("▁film", -3.0)]
     made = Tokenizer(Unigram(vocabulary, unk_id=0))
     made.pre_tokenizer = Metaspace()
     tokenizer = PreTrainedTokenizerFast(tokenizer_object=made, unk_token="<unk>")
-    loaded = SimpleNamespace(
-        explains="next token", tokenizer=tokenizer, model=models.load("embedded-lm").model
-    )
+    loaded = SimpleNamespace(explains="next token", tokenizer=tokenizer, model=lm.model)
     for label, number, says in (
         (",", 1, ["--target ',' is token 1; without a space it is 2"]),
         ("film", 3, []),
