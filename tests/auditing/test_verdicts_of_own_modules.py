@@ -7,7 +7,7 @@ from torch import nn
 from axioms.audit import EXACT, NO_RULE, OPEN, PROVED, REFUTED
 from axioms.composites import CP_LRP, Composite
 from numeric import assert_conserves, audit
-from tests.support import cases
+from tests.support.audits import eager
 
 X = torch.randn(1, 5, 4, generator=torch.Generator().manual_seed(0), dtype=torch.float64)
 
@@ -74,8 +74,7 @@ def test_a_norm_without_a_bias_absorbs_none():
 
 
 def test_no_rewrite_changes_an_explanation_where_no_relevance_arrives():
-    model, inputs = cases.family("bert", attn_implementation="eager")
-    one = {key: x[:1] for key, x in inputs.items()}
+    model, one = eager()
     by_rules = {
         name: of(audit(model, one, name), "decompose softmax") for name in ("cp-lrp", "attnlrp")
     }
@@ -86,16 +85,14 @@ def test_no_rewrite_changes_an_explanation_where_no_relevance_arrives():
 
 def test_a_rewrite_that_makes_operations_without_a_rule_is_open():
     rules = {kind: rule for kind, rule in CP_LRP.rules.items() if kind != "product"}
-    model, inputs = cases.family("bert", attn_implementation="eager")
-    found = audit(model, {key: x[:1] for key, x in inputs.items()}, Composite("own", rules))
+    found = audit(*eager(), Composite("own", rules))
     verdicts = of(found, "multiply by one")
     assert {x.verdict for x in verdicts} == {OPEN, PROVED}  # proved where no relevance arrives
     assert {x.reason for x in verdicts if x.verdict == OPEN} == {NO_RULE}
 
 
 def test_a_failure_names_the_places_of_the_causes_that_are_not_allowed():
-    model, inputs = cases.family("bert", attn_implementation="eager")
-    one = {key: x[:1] for key, x in inputs.items()}
+    model, one = eager()
     with pytest.raises(AssertionError) as caught:
         assert_conserves(model, one, absorbing=["Taylor term", "bias"])
     places = str(caught.value).split("most of it at")[1]

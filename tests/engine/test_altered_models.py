@@ -13,6 +13,7 @@ from torch.nn.utils import parametrize
 from axioms.composites import UnassignedOperation
 from numeric import attribute
 from tests.support import cases
+from tests.support import user_code as own
 from tests.support.traces import contains, refused
 from tests.support.uses import case, put
 
@@ -70,17 +71,12 @@ def test_an_adapter_of_the_words_is_a_part_of_the_words(name):
     assert_same(adapted, merged, inputs)
 
 
-class Doubled(nn.Module):
-    def forward(self, weight):
-        return 2 * weight
-
-
 @pytest.mark.parametrize("name", ["bert", "llama"])
 def test_a_parametrized_table_of_words_is_the_table(name):
     model, inputs = case(name)
     plain = copy.deepcopy(model)
     plain.get_input_embeddings().weight.data *= 2
-    parametrize.register_parametrization(model.get_input_embeddings(), "weight", Doubled())
+    parametrize.register_parametrization(model.get_input_embeddings(), "weight", own.Doubled())
     model.eval()
     for method in ("attnlrp", "gradient-x-input"):
         found, want = (attribute(x, inputs, method, 1).relevance for x in (model, plain))

@@ -140,8 +140,7 @@ def test_rows_that_are_no_tokens_of_the_text_are_numbered():
 
 
 def test_calls_of_one_layer_are_columns():
-    model, inputs = cases.family("albert")
-    one = {key: x[:1] for key, x in inputs.items()}
+    model, one = cases.one_text("albert")
     a = attribute(model, one, at=numbered_layers(model))
     (found,) = layer_maps(a, list("abcdef"))
     assert found.where == "albert.encoder.albert_layer_groups.0.albert_layers.0"

@@ -177,11 +177,9 @@ def test_a_mask_that_hides_nothing_is_none():
 def test_a_bias_of_scores_keeps_its_share_beside_a_mask():
     """T5 adds both to the scores as one tensor."""
     with build.float64():
-        task = "sequence classification"
-        model = build.build("t5", task)
-        inputs = build.inputs(model, task)
+        model, inputs = build.with_inputs("t5")
         together = attribute(model, inputs, epsilon=0.25).relevance
-        one = {key: x[:1] for key, x in inputs.items()}
+        one = cases.first(inputs)
         alone = attribute(model, one, epsilon=0.25).relevance
     torch.testing.assert_close(together[:1], alone)
 

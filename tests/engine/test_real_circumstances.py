@@ -20,6 +20,7 @@ from numeric.models.patches import twin
 from numeric.models.places import numbered_layers
 from tests.support import cases
 from tests.support.traces import contains, refused
+from tests.support.user_code import LoRA
 from tests.support.uses import BY_RULES, USES, assert_alike, case, put
 
 # accelerate: weights are fetched before a module runs, and dropped behind it.
@@ -72,26 +73,6 @@ def test_activations_in_whole_numbers_are_refused():
 
 
 # Adapters: a linear map and another beside it have the relevance of their sum.
-
-
-class LoRA(nn.Module):
-    """x W^T + b + scaling * dropout(x) A^T B^T"""
-
-    def __init__(self, base, rank=3, scaling=2.0):
-        super().__init__()
-        drawn = torch.Generator().manual_seed(5)
-        draw = lambda *shape: torch.randn(*shape, generator=drawn, dtype=torch.float64) / 4
-        self.base, self.scaling, self.dropout = base, scaling, nn.Dropout(0.1)
-        self.a, self.b = (nn.Linear(n, m, bias=False) for n, m in ((1, 1), (1, 1)))
-        self.a.weight = nn.Parameter(draw(rank, base.in_features))
-        self.b.weight = nn.Parameter(draw(base.out_features, rank))
-
-    def forward(self, x):
-        return self.base(x) + self.b(self.a(self.dropout(x))) * self.scaling
-
-    def merged(self):
-        self.base.weight.data += self.scaling * self.b.weight @ self.a.weight
-        return self.base
 
 
 ADAPTED = {

@@ -282,7 +282,7 @@ def test_what_cannot_be_patched_is_refused_by_name():
         patching(albert, text, other, METHODS, target=TARGET, paths=shared)
     with conditions():
         xlnet = build("xlnet", CLASSES)
-        text = {key: x[:1] for key, x in inputs(xlnet, CLASSES).items()}
+        text = cases.first(inputs(xlnet, CLASSES))
         at = {RESIDUAL: ["transformer.layer.0"]}
         with pytest.raises(ValueError, match=r"transformer.layer.0 returns a tensor of shape"):
             patching(xlnet, text, None, METHODS, paths=at)

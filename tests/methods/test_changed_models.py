@@ -10,6 +10,7 @@ import torch
 from axioms.composites import UnassignedOperation
 from numeric import attribute
 from tests.support import cases
+from tests.support import user_code as own
 from tests.support.cases import close
 from tests.support.loops import left_out, logits_of
 from tests.support.user_changes import CASES, changed, with_hooks_that_look
@@ -93,21 +94,15 @@ def test_a_copy_or_a_hook_that_looks_changes_nothing_and_a_sweep_is_each_method(
             close(wanted["sweep"][number], wanted[method], tolerance=tolerance)
 
 
-class LastToken(torch.nn.Module):
-    def forward(self, states):
-        return states[:, -1].tanh()
-
-
 class Mean(torch.nn.Module):
     def forward(self, states):
         return states.mean(dim=1).tanh()
 
 
 def test_rollout_has_the_row_that_a_pooler_of_the_user_reads():
-    model, inputs = cases.tiny_bert(), cases.tiny_batch()
-    inputs = {key: x[:1] for key, x in inputs.items()}
+    model, inputs = cases.tiny_bert(), cases.first(cases.tiny_batch())
     plain = attribute(model, inputs, "attention-rollout")
-    model.bert.pooler = LastToken().eval()
+    model.bert.pooler = own.LastToken().eval()
     found = attribute(model, inputs, "attention-rollout")
     model.set_attn_implementation("eager")
     with torch.no_grad():

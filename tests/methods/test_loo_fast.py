@@ -124,8 +124,7 @@ def test_layers_that_run_twice_share_nothing_and_are_right():
 
 @pytest.mark.parametrize("name", DECODERS)
 def test_decoders_run_only_what_comes_behind_the_token(name):
-    model, inputs = cases.family(name)
-    inputs = {key: x[:1] for key, x in inputs.items()}
+    model, inputs = cases.one_text(name)
     seen = []
     with watch(model.get_input_embeddings(), lambda out: seen.append(out.shape)):
         attribute(model, inputs, "loo", batch_size=1)

@@ -109,7 +109,7 @@ def errors(model, inputs):
 
 
 def audited(model, inputs):
-    found = audit(model, {key: x[:1] for key, x in inputs.items()})
+    found = audit(model, cases.first(inputs))
     return [torch.as_tensor(found.relevance), torch.tensor(found.residual)]
 
 

@@ -14,9 +14,8 @@ from transformers.modeling_utils import ALL_ATTENTION_FUNCTIONS
 from transformers.models.bert import modeling_bert
 from transformers.models.llama import modeling_llama
 
-from tests.support import cases
 from tests.support import user_code as own
-from tests.support.uses import put
+from tests.support.uses import case, put
 
 LAYER = {"bert": "bert.encoder.layer.1", "llama": "model.layers.0"}
 MLP = {"bert": "bert.encoder.layer.0.intermediate", "llama": "model.layers.0.mlp"}
@@ -60,12 +59,6 @@ def layers(order):
         setattr(stack, path, nn.ModuleList([old[n] for n in order]))
 
     return change
-
-
-def merge(module):
-    lora = own.LoRA(module)
-    with torch.no_grad():
-        module.weight += (lora.down @ lora.up).T
 
 
 def parametrized(module):
@@ -151,7 +144,7 @@ CHANGES = {
     "a module around another": (BOTH, swap(MLP, own.Mixer)),
     "a module around attention": (BOTH, swap(ATTENTION, own.Mixer)),
     "LoRA": (BOTH, swap(LINEAR, own.LoRA)),
-    "merged LoRA": (BOTH, at(LINEAR, merge)),
+    "merged LoRA": (BOTH, at(LINEAR, lambda x: own.LoRA(x).merged())),
     "a head of two layers": (
         BOTH, swap(HEAD, lambda x: nn.Sequential(own.Doubled(), nn.GELU(), x)),
     ),
@@ -214,9 +207,7 @@ CASES = [(change, name) for change, (names, _) in CHANGES.items() for name in na
 
 def changed(change, name, patch):
     """Returns a changed model in float64, and a batch."""
-    model, inputs = cases.family(name)
-    if name == "llama":  # given embeddings, as in loops, it reads the last column
-        inputs = {key: x[:, :4] for key, x in inputs.items()}
+    model, inputs = case(name)  # given embeddings, as in loops, LLaMA reads the last column
     CHANGES[change][1](model, name, patch)
     return model.eval(), inputs
 

@@ -37,17 +37,24 @@ class Mixer(nn.Module):
 
 
 class LoRA(nn.Module):
-    def __init__(self, inner):
+    """x W^T + b + scaling * dropout(x) A^T B^T"""
+
+    def __init__(self, base, rank=3, scaling=2.0):
         super().__init__()
-        drawn = torch.Generator().manual_seed(3)
-        sizes = (inner.in_features, 2), (2, inner.out_features)
-        self.inner = inner
-        self.down, self.up = (
-            nn.Parameter(torch.randn(*x, generator=drawn, dtype=torch.float64) / 3) for x in sizes
-        )
+        drawn = torch.Generator().manual_seed(5)
+        draw = lambda *shape: torch.randn(*shape, generator=drawn, dtype=torch.float64) / 4
+        self.base, self.scaling, self.dropout = base, scaling, nn.Dropout(0.1)
+        self.a, self.b = (nn.Linear(n, m, bias=False) for n, m in ((1, 1), (1, 1)))
+        self.a.weight = nn.Parameter(draw(rank, base.in_features))
+        self.b.weight = nn.Parameter(draw(base.out_features, rank))
 
     def forward(self, x):
-        return self.inner(x) + x @ self.down @ self.up
+        return self.base(x) + self.b(self.a(self.dropout(x))) * self.scaling
+
+    @torch.no_grad()
+    def merged(self):
+        self.base.weight += self.scaling * self.b.weight @ self.a.weight
+        return self.base
 
 
 class LastToken(nn.Module):
