@@ -125,17 +125,11 @@ def flat(words):
     return "".join(words.split())
 
 
-def read(text, tmp_path):
-    path = tmp_path / "page.html"
-    path.write_text(text, encoding="utf-8")
-    return program.Page(path)
-
-
-def test_every_cause_and_verdict_is_in_all_three_forms(seen, tmp_path):
+def test_every_cause_and_verdict_is_in_all_three_forms(seen):
     found, facts = seen
     forms = [
         flat(printed(facts)),
-        flat(read(page(facts), tmp_path).words),
+        flat(program.Page(page(facts)).words),
         flat(str(json.loads(json.dumps(facts, ensure_ascii=False))).replace("\\\\", "\\")),
     ]
     expected = [*found.by_cause()]
@@ -155,9 +149,9 @@ def test_no_name_is_read_as_markup(seen):
     assert "[red]x" in said
 
 
-def test_the_page_escapes_the_input_loads_nothing_and_links_to_rows_that_exist(seen, tmp_path):
+def test_the_page_escapes_the_input_loads_nothing_and_links_to_rows_that_exist(seen):
     source = page(seen[1])
-    shown = read(source, tmp_path)
+    shown = program.Page(source)
     assert shown.tags.count("script") == 1  # the page's own
     assert "<b>no</b>" not in source
     assert all(where.startswith("#operation-") for where in shown.loads)
@@ -281,9 +275,9 @@ def of_leaves(leaves, absorbed, size=1.0):
     return {"logit": logit, "residual": residual, "causes": causes, "leaves": found}
 
 
-def test_what_ends_in_positions_is_one_number_in_the_terminal_and_on_the_page(seen, tmp_path):
+def test_what_ends_in_positions_is_one_number_in_the_terminal_and_on_the_page(seen):
     facts = seen[1]
-    words = read(page(facts), tmp_path).words
+    words = program.Page(page(facts)).words
     for cause, amount in facts["causes"].items():
         if cause.endswith(" embedding"):
             role = cause.removesuffix(" embedding")

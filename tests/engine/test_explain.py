@@ -74,20 +74,19 @@ def test_texts_that_cannot_be_padded_and_a_tokenizer_of_images_are_refused(loade
         explain(loaded.model, loaded.tokenizer, TEXTS)
 
 
-def test_an_attribution_is_one_line_in_a_list_and_a_heat_map_in_a_notebook(found, tmp_path):
+def test_an_attribution_is_one_line_in_a_list_and_a_heat_map_in_a_notebook(found):
     assert re.fullmatch(
         r"Attribution\(attnlrp: 3 x 16 tokens, logit \[[+-]\d.\d{4}(, [+-]\d.\d{4}){2}\]\)",
         repr(found),
     )
-    cell = tmp_path / "cell.html"
-    cell.write_text(found._repr_html_(), "utf-8")
+    cell = found._repr_html_()
     page = Page(cell)
     assert page.tags.count("span") == sum(len(found.lines(n)) for n in range(3))
     assert page.loads == []
     assert {"script", "b", "style"} & {*page.tags} == set()  # nothing reaches out of the cell
     values = [np.array([value for *_, value in found.lines(n)]) for n in range(3)]
     against = sum((x < -0.05 * abs(x).max()).sum() for x in values)
-    assert cell.read_text("utf-8").lower().count("underline") == against + 2  # and the legend
+    assert cell.lower().count("underline") == against + 2  # and the legend
     assert "[PAD]" not in page.words
 
 
@@ -106,19 +105,18 @@ def colours_of(picture):
     return {colour for count, colour in image.getcolors(1 << 24) if count > 300}
 
 
-def test_all_forms_show_every_token_its_number_and_with_what_it_was_made(found, tmp_path):
-    page = tmp_path / "why.html"
-    page.write_text(found.html(), "utf-8")
+def test_all_forms_show_every_token_its_number_and_with_what_it_was_made(found):
+    page = Page(found.html())
     said = printed(found.terminal(40), 40)
     assert max(map(len, said.splitlines())) <= 40
-    assert Page(page).loads == []
-    for words in (Page(page).words, said):
+    assert page.loads == []
+    for words in (page.words, said):
         for n, target in enumerate(found.target.tolist()):
             assert f"attnlrp: why target {target}?" in words
             for _, token, value in found.lines(n):
                 assert re.search(rf"{re.escape(token)}\s*{re.escape(f'{value:+z.4f}')}", words)
-    assert "Model BertForSequenceClassification; method attnlrp (" in Page(page).words
-    assert "b" not in Page(page).tags
+    assert "Model BertForSequenceClassification; method attnlrp (" in page.words
+    assert "b" not in page.tags
     shown = colours_of(found.png())
     for n in range(3):
         assert {*colours([value for *_, value in found.lines(n)])} <= shown

@@ -47,12 +47,12 @@ def printed(parts, width):
 
 
 class Page(HTMLParser):
-    """The links, headings and text of a page."""
+    """The links, headings and text of a page, which is given as HTML or as its file."""
 
-    def __init__(self, path):
+    def __init__(self, page):
         super().__init__()
         self.loads, self.ids, self.tags, self.words = [], set(), [], ""
-        self.feed(path.read_text(encoding="utf-8"))
+        self.feed(page if isinstance(page, str) else page.read_text(encoding="utf-8"))
 
     def handle_starttag(self, tag, attrs):
         attrs = dict(attrs)
