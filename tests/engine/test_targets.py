@@ -1,11 +1,12 @@
 """A target means the same for every method, for plain autograd, and for plain loops."""
 
+import numpy as np
 import pytest
 import torch
 from transformers import AutoModelForMaskedLM, AutoTokenizer
 
 from axioms.composites import ATTNLRP, CP_LRP, GRADIENT_X_INPUT
-from numeric import attribute, attribute_each, audit, propagation
+from numeric import attribute, attribute_each, audit, evaluate, propagation
 from numeric.evaluation.patching import patching
 from numeric.evaluation.softmax_errors import softmax_errors
 from numeric.targets import answer, log_probability, logit, span
@@ -265,6 +266,9 @@ NUMBERS = {
         model, inputs, None, {"attnlrp": "attnlrp"}, **given
     ).predicted["attnlrp"]["MLP output"],
     "softmax errors": lambda *given, **named: softmax_errors(*given, **named).value_r,
+    "evaluate": lambda model, inputs, **given: np.nan_to_num(
+        [*evaluate(model, inputs, inputs["input_ids"], **given)["relevance"].values()], nan=-9.0
+    ),
 }
 
 

@@ -6,15 +6,12 @@ import numpy as np
 import pytest
 import torch
 from scipy import stats
-from transformers import AutoModelForMaskedLM, AutoTokenizer
 
 from numeric import attribute, evaluate
 from numeric.evaluation import faithfulness, soft
 from numeric.evaluation.faithfulness import MEASURES
 from numeric.evaluation.trial import TextTrial
-from numeric.targets import logit
 from tests.support import cases
-from tests.support.heads import write_heads
 from tests.support.tools import translator
 
 CHANCE = np.random.default_rng(0)
@@ -260,19 +257,6 @@ def test_two_texts_are_refused():
 def test_every_measure_is_said_in_the_docs():
     for name in MEASURES:
         assert name.removesuffix(" gain") in faithfulness.evaluate.__doc__
-
-
-def test_every_measure_finds_the_mask_by_the_tokenizer(checkpoint, tmp_path):
-    folder = write_heads(checkpoint, tmp_path) / "masked"
-    model = AutoModelForMaskedLM.from_pretrained(folder).eval()
-    tokenizer = AutoTokenizer.from_pretrained(folder)
-    inputs = tokenizer(["a [MASK] film"], return_tensors="pt")
-    given = (model, inputs, random_map(inputs))
-    found = evaluate(*given, target="fine", tokenizer=tokenizer)
-    column = logit(tokenizer.convert_tokens_to_ids("fine"), at=2)
-    want = evaluate(*given, target=column)  # whose column needs no mask
-    for key, values in want["relevance"].items():
-        np.testing.assert_array_equal(found["relevance"][key], values)
 
 
 @pytest.mark.parametrize("change", [
