@@ -7,8 +7,8 @@ from torch.nn import functional
 from axioms.composites import ATTNLRP, CP_LRP, GRADIENT_X_INPUT, UnassignedOperation
 from numeric import attribute
 from numeric.engine.marks import TOKEN_TYPE, marked
-from tests.engine.test_written_views import made
 from tests.support import cases
+from tests.support.audits import behind
 from tests.support.changes import then
 
 WIDTH = 24
@@ -89,14 +89,14 @@ WAYS = {
 @pytest.mark.parametrize("way", WAYS)
 @pytest.mark.filterwarnings("ignore:relevance of examples")  # is amplified
 def test_both_ways_have_one_relevance(way, composite):
-    one, other = (attribute(*made(step), composite, target=1) for step in WAYS[way])
+    one, other = (attribute(*behind(step), composite, target=1) for step in WAYS[way])
     assert torch.allclose(one.logit, other.logit)
     torch.testing.assert_close(one.relevance, other.relevance, rtol=1e-8, atol=1e-10)
 
 
 def test_a_quotient_of_two_activations_is_not_rounded():
     with pytest.raises(UnassignedOperation, match="div with rounding_mode"):
-        attribute(*made(lambda x: torch.div(x, x * x, rounding_mode="trunc")), ATTNLRP)
+        attribute(*behind(lambda x: torch.div(x, x * x, rounding_mode="trunc")), ATTNLRP)
 
 
 def test_a_part_of_a_product_is_not_written_into():
@@ -105,7 +105,7 @@ def test_a_part_of_a_product_is_not_written_into():
         return scores
 
     with pytest.raises(UnassignedOperation, match="a part of a product"):
-        attribute(*made(lambda x: written(x, write)), ATTNLRP, target=1)
+        attribute(*behind(lambda x: written(x, write)), ATTNLRP, target=1)
 
 
 SUMS = {

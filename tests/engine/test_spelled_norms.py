@@ -7,8 +7,7 @@ from torch.nn import functional
 
 from axioms.composites import ATTNLRP, CP_LRP, UnassignedOperation
 from numeric import attribute
-from tests.support.audits import audit_of, eager, with_graph
-from tests.support.changes import ACT, LAYER, on, then
+from tests.support.audits import audit_of, behind, with_graph
 
 SMALL = 1e-3
 
@@ -119,8 +118,7 @@ SETTINGS = [(composite, epsilon) for composite in (ATTNLRP, CP_LRP) for epsilon 
 
 def explained(function):
     """By rules and stabiliser, as the engine and as the audit find it."""
-    model, inputs = eager()
-    on(then(function), LAYER(0) + ACT)({"model": model})
+    model, inputs = behind(function)
     captured = with_graph(model, inputs)
     for composite, epsilon in SETTINGS:
         found = attribute(model, inputs, composite, target=1, epsilon=epsilon)
@@ -145,10 +143,8 @@ def test_what_norms_divide_by_is_not_written_into_a_part_of_an_activation(at):
         s[at] = torch.rsqrt(s)[at]
         return x * s
 
-    model, inputs = eager()
-    on(then(norm), LAYER(0) + ACT)({"model": model})
     with pytest.raises(UnassignedOperation, match="what a norm divides by, written into a part"):
-        attribute(model, inputs, ATTNLRP, target=1)
+        attribute(*behind(norm), ATTNLRP, target=1)
 
 
 EXPONENTIALS = {
@@ -174,10 +170,8 @@ def test_a_softmax_that_is_taken_apart_is_refused(name):
         e = EXPONENTIALS[name](x)
         return e / e.sum(-1, keepdim=True)
 
-    model, inputs = eager()
-    on(then(softmax), LAYER(0) + ACT)({"model": model})
     with pytest.raises(UnassignedOperation, match="exp, outside of a softmax"):
-        attribute(model, inputs, ATTNLRP, target=1)
+        attribute(*behind(softmax), ATTNLRP, target=1)
 
 
 def test_a_function_of_one_activation_that_ends_in_a_root_is_no_norm():
@@ -194,9 +188,6 @@ def test_a_function_of_one_activation_that_ends_in_a_root_is_no_norm():
     for alike in zip(root, power, reciprocal, strict=True):
         for each in np.concatenate(alike):
             np.testing.assert_allclose(each, alike[0][0], rtol=1e-8, atol=1e-10)
-    model, inputs = eager()
-    on(then(lambda x: x.roll(1, -1) * softplus(x).sqrt().detach()), LAYER(0) + ACT)(
-        {"model": model}
-    )
-    held = attribute(model, inputs, ATTNLRP, target=1).relevance[0].numpy()
+    given = behind(lambda x: x.roll(1, -1) * softplus(x).sqrt().detach())
+    held = attribute(*given, ATTNLRP, target=1).relevance[0].numpy()
     assert abs(root[0][0] - held).max() > 1e-4

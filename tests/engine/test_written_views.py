@@ -1,15 +1,12 @@
 """Code may write into an activation through a view of it, or after it has read the activation."""
 
-from functools import reduce
-
 import pytest
 import torch
 
 from axioms.composites import ATTNLRP, GRADIENT_X_INPUT, UnassignedOperation
 from numeric import attribute
 from tests.census.measure import audited
-from tests.support.audits import eager
-from tests.support.changes import ACT, LAYER, on, then
+from tests.support.audits import behind, eager
 
 HALF = 12
 
@@ -74,20 +71,13 @@ FIRST = {
 THEN = lambda y: y, torch.sigmoid, lambda y: y * y
 
 
-def made(*steps):
-    """A model whose first activation is followed by ``steps``, and its input."""
-    model, inputs = eager()
-    on(then(lambda x: reduce(lambda y, step: step(y), steps, x)), LAYER(0) + ACT)({"model": model})
-    return model, inputs
-
-
 @pytest.mark.parametrize("composite", [ATTNLRP, GRADIENT_X_INPUT], ids=lambda x: x.name)
 @pytest.mark.parametrize("first", FIRST)
 def test_writes_have_the_relevance_of_new_tensors(first, composite):
     for last in THEN:
-        want = attribute(*made(FIRST[first], tripled, last), composite, target=1)
+        want = attribute(*behind(FIRST[first], tripled, last), composite, target=1)
         for write in WRITES:
-            model, inputs = made(FIRST[first], write, last)
+            model, inputs = behind(FIRST[first], write, last)
             found = attribute(model, inputs, composite, target=1)
             said = f"{write.__name__}: {found.relevance} is not {want.relevance}"
             assert torch.allclose(found.logit, want.logit), said
@@ -104,7 +94,7 @@ def in_steps(x, read):
 
 def test_a_function_in_steps_may_be_read_between_them():
     want, *others = (
-        attribute(*made(lambda x, read=read: in_steps(x, read)), ATTNLRP, target=1).relevance
+        attribute(*behind(lambda x, read=read: in_steps(x, read)), ATTNLRP, target=1).relevance
         for read in (lambda t: None, torch.amax, lambda t: t[..., :HALF], lambda t: t.detach())
     )
     assert all(torch.equal(found, want) for found in others)
@@ -118,7 +108,7 @@ def reshaped(y):
 
 def test_a_function_may_get_another_shape_in_place():
     want, found = (
-        attribute(*made(torch.tanh, step), ATTNLRP, target=1) for step in (lambda y: y, reshaped)
+        attribute(*behind(torch.tanh, step), ATTNLRP, target=1) for step in (lambda y: y, reshaped)
     )
     assert torch.equal(found.relevance, want.relevance)
 
@@ -141,8 +131,8 @@ def test_a_variance_with_a_floor_may_become_its_inverse_root(name):
         return use(x, v)
 
     for use in USED:
-        want = made(lambda x, use=use: use(x, variance(x).rsqrt()))
-        given = made(lambda x, use=use: norm(x, use))
+        want = behind(lambda x, use=use: use(x, variance(x).rsqrt()))
+        given = behind(lambda x, use=use: norm(x, use))
         found = attribute(*given, ATTNLRP, target=1).relevance
         assert torch.allclose(found, attribute(*want, ATTNLRP, target=1).relevance, atol=1e-10)
         assert audited(*given, "sequence classification") < 1e-8
@@ -176,6 +166,6 @@ def test_relevance_at_a_filled_function_is_found():
 
 @pytest.mark.parametrize("last", THEN)
 def test_a_write_that_gradients_do_not_see_is_refused_in_a_function(last):
-    given = made(lambda x: (y := torch.tanh(x), y.detach().mul_(3))[0], last)
+    given = behind(lambda x: (y := torch.tanh(x), y.detach().mul_(3))[0], last)
     with pytest.raises(UnassignedOperation, match="tanh, whose input or output is written to"):
         attribute(*given, ATTNLRP)
