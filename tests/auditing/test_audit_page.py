@@ -1,6 +1,5 @@
 """The auditor's page in a browser: a reader opens, reads and filters it."""
 
-import json
 import re
 import shutil
 from collections import Counter
@@ -14,7 +13,7 @@ from numeric.auditing.data import Subject, plain
 from numeric.auditing.page import page
 from numeric.auditing.rounding import signed
 from tests.support.audits import eager
-from tests.support.browser import chromium
+from tests.support.browser import chromium, requests
 
 CSS = By.CSS_SELECTOR
 TOKENS = ("[CLS]", "<script>document.title = 'gone'</script>", "&", '"quotes"', "</p>", "[SEP]")
@@ -59,13 +58,6 @@ def opened(browser, address):
         browser.get_log(log)
     browser.get(address)
     return browser
-
-
-def requests(browser):
-    """Addresses that the page asked for."""
-    sent = [json.loads(entry["message"])["message"] for entry in browser.get_log("performance")]
-    wanted = [x["params"] for x in sent if x["method"] == "Network.requestWillBeSent"]
-    return [params["request"]["url"] for params in wanted]
 
 
 def visible(browser, selector):

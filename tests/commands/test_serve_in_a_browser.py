@@ -1,6 +1,5 @@
 """Clicks on the page of ``lrp-axioms serve``, in light and dark, wide and narrow."""
 
-import json
 import re
 import threading
 
@@ -10,6 +9,7 @@ from selenium.webdriver.common.keys import Keys
 from selenium.webdriver.support.ui import WebDriverWait
 
 from benchmarks.app import work
+from tests.support.browser import requests
 from tests.support.served import TOKEN, Served
 
 HOSTILE = (
@@ -40,11 +40,8 @@ def tab_to(browser, element):
 def check_clean(browser, served):
     assert browser.title == f"lrp-axioms: {served.name}"
     assert [x for x in browser.get_log("browser") if x["level"] == "SEVERE"] == []
-    sent = [json.loads(x["message"])["message"] for x in browser.get_log("performance")]
-    urls = {
-        x["params"]["request"]["url"] for x in sent if x["method"] == "Network.requestWillBeSent"
-    }
-    assert all(url.startswith((served.address, "data:", "blob:")) for url in urls)
+    own = served.address, "data:", "blob:"
+    assert all(url.startswith(own) for url in requests(browser))
 
 
 @pytest.fixture

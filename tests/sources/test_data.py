@@ -75,15 +75,31 @@ def test_imdb_is_read_from_a_folder_with_labels_in_turn_and_in_chunks_of_16(tmp_
     assert (texts.paper, texts.chunk) == ("IMDB", 16)
 
 
-def test_the_hub_road_reads_a_repository_in_hub_layout(tmp_path, monkeypatch):
+@pytest.fixture
+def hub(tmp_path, monkeypatch):
+    """Writes rows as a repository in the layout of the Hub, from where SST-2 is read then."""
     monkeypatch.setattr(datasets.config, "HF_DATASETS_CACHE", tmp_path / "cache")
     datasets.disable_progress_bars()
-    repository = hub_data(tmp_path, ROWS)
-    source = replace(data.SOURCES["sst2"], hub=str(repository))
-    monkeypatch.setitem(data.SOURCES, "sst2", source)
+
+    def hub(rows, column="sentence"):
+        repository = tmp_path / "repository"
+        (repository / "data").mkdir(parents=True)
+        (repository / "README.md").write_text("A data set of invented sentences.\n")
+        texts, labels = map(list, zip(*rows, strict=True))
+        table = pa.table({column: texts, "label": labels})
+        pq.write_table(table, repository / "data" / "validation-00000-of-00001.parquet")
+        source = replace(data.SOURCES["sst2"], hub=str(repository))
+        monkeypatch.setitem(data.SOURCES, "sst2", source)
+        return repository
+
+    return hub
+
+
+def test_the_hub_road_reads_a_repository_in_hub_layout(hub):
+    repository = hub(ROWS)
     texts = data.load("sst2")  # a folder has no revisions: the source's is ignored
     assert list(zip(texts.texts, texts.labels, strict=True)) == ROWS
-    assert texts.origin == f"hub:{repository}@{source.revision}"
+    assert texts.origin == f"hub:{repository}@{data.SOURCES['sst2'].revision}"
 
 
 @pytest.mark.parametrize("name", data.SOURCES)
@@ -104,39 +120,21 @@ def test_a_data_set_of_the_hub_is_asked_for_at_its_pinned_revision(monkeypatch, 
     assert texts.origin == f"hub:{source.hub}@{source.revision}"
 
 
-def hub_data(folder, rows, column="sentence"):
-    repository = folder / "repository"
-    (repository / "data").mkdir(parents=True)
-    (repository / "README.md").write_text("A data set of invented sentences.\n")
-    texts, labels = map(list, zip(*rows, strict=True))
-    table = pa.table({column: texts, "label": labels})
-    pq.write_table(table, repository / "data" / "validation-00000-of-00001.parquet")
-    return repository
-
-
 @pytest.mark.parametrize(
     ("rows", "column", "says"),
     [([("fine", -1)], "sentence", "label -1"), ([("fine", 1)], "body", "sentence")],
 )
-def test_a_hub_repository_of_another_kind_is_refused(tmp_path, monkeypatch, rows, column, says):
-    monkeypatch.setattr(datasets.config, "HF_DATASETS_CACHE", tmp_path / "cache")
-    datasets.disable_progress_bars()
-    hub = str(hub_data(tmp_path, rows, column))
-    monkeypatch.setitem(data.SOURCES, "sst2", replace(data.SOURCES["sst2"], hub=hub))
+def test_a_hub_repository_of_another_kind_is_refused(hub, rows, column, says):
+    hub(rows, column)
     with pytest.raises(models.UnavailableError, match=says) as caught:
         data.load("sst2")
     assert "--data-dir" in str(caught.value)
 
 
 @pytest.mark.parametrize("spoil", [lambda raw: raw[: len(raw) // 2], lambda raw: b""])
-def test_a_spoilt_file_of_the_hub_is_refused(tmp_path, monkeypatch, spoil):
-    monkeypatch.setattr(datasets.config, "HF_DATASETS_CACHE", tmp_path / "cache")
-    datasets.disable_progress_bars()
-    repository = hub_data(tmp_path, ROWS)
-    (path,) = repository.glob("data/*.parquet")
+def test_a_spoilt_file_of_the_hub_is_refused(hub, spoil):
+    (path,) = hub(ROWS).glob("data/*.parquet")
     path.write_bytes(spoil(path.read_bytes()))
-    hub = replace(data.SOURCES["sst2"], hub=str(repository))
-    monkeypatch.setitem(data.SOURCES, "sst2", hub)
     with pytest.raises(models.UnavailableError, match=r"could not be loaded(.|\n)*--data-dir"):
         data.load("sst2")
 

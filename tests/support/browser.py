@@ -1,5 +1,6 @@
 """A browser for the tests of pages."""
 
+import json
 import os
 import shutil
 from contextlib import contextmanager
@@ -7,6 +8,13 @@ from contextlib import contextmanager
 import pytest
 from selenium import webdriver
 from selenium.webdriver.chrome.service import Service
+
+
+def requests(browser):
+    """Addresses that pages asked for since the log was read."""
+    sent = [json.loads(entry["message"])["message"] for entry in browser.get_log("performance")]
+    wanted = [x["params"] for x in sent if x["method"] == "Network.requestWillBeSent"]
+    return [params["request"]["url"] for params in wanted]
 
 
 @contextmanager
