@@ -9,7 +9,7 @@ from axioms.composites import ATTNLRP, CP_LRP
 from numeric import assert_conserves
 from numeric.auditing.capture import capture
 from numeric.models.inputs import prepare
-from tests.support import cases
+from tests.support.audits import eager
 
 ALL = ("bias", "LayerNorm beta", "Taylor term")
 
@@ -17,8 +17,7 @@ ALL = ("bias", "LayerNorm beta", "Taylor term")
 @pytest.fixture
 def bert(monkeypatch):
     """A model that an audit captures once, at its first use, for that takes most of the time."""
-    model, inputs = cases.family("bert", attn_implementation="eager")
-    inputs = {key: x[:1] for key, x in inputs.items()}
+    model, inputs = eager()
     graph = cache(lambda: capture(model, prepare(model, inputs)))
     monkeypatch.setattr("numeric.auditing.audit.capture", lambda *_: graph())
     return model, inputs
