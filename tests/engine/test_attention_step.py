@@ -125,13 +125,12 @@ def test_in_every_family_factors_at_the_fused_kernel_equal_rules_at_its_operatio
     torch.testing.assert_close(found, want, rtol=0, atol=bound)
 
 
-def test_stock_bert_takes_the_short_way_under_cp_lrp(monkeypatch):
-    model, inputs = cases.tiny_bert(), cases.tiny_batch()
+def test_stock_bert_takes_the_short_way_under_cp_lrp(monkeypatch, tiny, batch):
     taken = []
     weights = value_only.weights
     monkeypatch.setattr(value_only, "weights", lambda *a: taken.append(1) or weights(*a))
-    attribute(model, inputs, "cp-lrp")
-    assert len(taken) == model.config.num_hidden_layers
+    attribute(tiny, batch, "cp-lrp")
+    assert len(taken) == tiny.config.num_hidden_layers
 
 
 def test_padding_on_the_left_of_a_decoder_changes_nothing():

@@ -100,28 +100,26 @@ OWN += [{"epsilon": 0.1, "share": "word"}]
 
 
 @pytest.mark.parametrize("options", OWN, ids=str)
-def test_targets_and_options_have_tapes_of_their_own(options):
-    model, inputs = cases.tiny_bert(), cases.tiny_batch()
-    warmed(model, inputs)
-    assert_replays(model, inputs, **options)
-    assert proved(model)
+def test_targets_and_options_have_tapes_of_their_own(options, tiny, batch):
+    warmed(tiny, batch)
+    assert_replays(tiny, batch, **options)
+    assert proved(tiny)
 
 
-def test_a_proved_tape_is_used_and_no_other():
-    model, inputs = cases.tiny_bert(), cases.tiny_batch()
-    wanted = by_rules(model, inputs)
+def test_a_proved_tape_is_used_and_no_other(tiny, batch):
+    wanted = by_rules(tiny, batch)
     for _ in range(2):
-        attribute(model, inputs)
-    (tape,) = calls.MEMORIES[model].tapes.values()
+        attribute(tiny, batch)
+    (tape,) = calls.MEMORIES[tiny].tapes.values()
     right = tape.play
     tape.play = lambda *given: [x + 1 for x in right(*given)]
-    assert_equal(attribute(model, inputs), wanted)  # it is wrong, and dropped
-    assert not calls.MEMORIES[model].tapes
-    warmed(model := cases.tiny_bert(), inputs)
-    (tape,) = proved(model)
+    assert_equal(attribute(tiny, batch), wanted)  # it is wrong, and dropped
+    assert not calls.MEMORIES[tiny].tapes
+    warmed(tiny := cases.tiny_bert(), batch)
+    (tape,) = proved(tiny)
     right = tape.play
     tape.play = lambda *given: [x + 1 for x in right(*given)]
-    assert not torch.equal(attribute(model, inputs).relevance, wanted.relevance)
+    assert not torch.equal(attribute(tiny, batch).relevance, wanted.relevance)
 
 
 @contextmanager
@@ -148,21 +146,19 @@ AROUND = {
 
 @pytest.mark.parametrize("around", AROUND)
 @pytest.mark.filterwarnings("ignore:Anomaly Detection")
-def test_every_block_around_a_call_is_seen(around):
-    model, inputs = cases.tiny_bert(), cases.tiny_batch()
-    warmed(model, inputs)
+def test_every_block_around_a_call_is_seen(around, tiny, batch):
+    warmed(tiny, batch)
     for _ in range(5):
         with AROUND[around]():
-            found, wanted = outcome(model, inputs), by_rules(model, inputs)
+            found, wanted = outcome(tiny, batch), by_rules(tiny, batch)
         assert_equal(found, wanted)
 
 
-def test_several_threads_share_tapes():
-    model, inputs = cases.tiny_bert(), cases.tiny_batch()
-    batches = [*variants(inputs, CLASSES)]
-    wanted = [by_rules(model, x) for x in batches]
+def test_several_threads_share_tapes(tiny, batch):
+    batches = [*variants(batch, CLASSES)]
+    wanted = [by_rules(tiny, x) for x in batches]
     with ThreadPoolExecutor(4) as pool:
-        found = list(pool.map(lambda n: attribute(model, batches[n % len(batches)]), range(40)))
+        found = list(pool.map(lambda n: attribute(tiny, batches[n % len(batches)]), range(40)))
     for n, each in enumerate(found):
         assert_equal(each, wanted[n % len(batches)])
 
@@ -177,9 +173,8 @@ def test_texts_with_and_without_padding_are_both_replayed():
     assert len(proved(model)) == 2
 
 
-def test_a_model_that_is_not_stock_has_no_tape():
-    model, inputs = cases.tiny_bert(), cases.tiny_batch()
-    model.dropout = torch.nn.Sequential(torch.nn.Identity()).eval()
+def test_a_model_that_is_not_stock_has_no_tape(tiny, batch):
+    tiny.dropout = torch.nn.Sequential(torch.nn.Identity()).eval()
     for _ in range(6):
-        attribute(model, inputs)
-    assert not calls.MEMORIES[model].tapes
+        attribute(tiny, batch)
+    assert not calls.MEMORIES[tiny].tapes

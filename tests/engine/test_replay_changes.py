@@ -85,12 +85,11 @@ SETTINGS = {
 
 
 @pytest.mark.parametrize("change", SETTINGS)
-def test_every_setting_is_seen(change, monkeypatch):
-    model, inputs = cases.tiny_bert(), cases.tiny_batch()
-    inputs = inputs | {"attention_mask": torch.ones_like(inputs["attention_mask"])}
-    warmed(model, inputs)
-    SETTINGS[change](model, monkeypatch)
-    assert_replays(model, inputs)
+def test_every_setting_is_seen(change, monkeypatch, tiny, batch):
+    batch = batch | {"attention_mask": torch.ones_like(batch["attention_mask"])}
+    warmed(tiny, batch)
+    SETTINGS[change](tiny, monkeypatch)
+    assert_replays(tiny, batch)
 
 
 def test_other_experts_of_a_registered_name_are_seen(monkeypatch):
@@ -117,14 +116,13 @@ class OfOneLayer(Composite):
         return (CP_LRP if layer == 1 else self).rules[kind]
 
 
-def test_rules_that_a_class_of_the_user_chooses_are_not_the_rules_of_its_tables():
-    model, inputs = cases.tiny_bert(), cases.tiny_batch()
-    warmed(model, inputs, "attnlrp")
+def test_rules_that_a_class_of_the_user_chooses_are_not_the_rules_of_its_tables(tiny, batch):
+    warmed(tiny, batch, "attnlrp")
     own = OfOneLayer("own", ATTNLRP.rules, layers={0: CP_LRP.rules})
     plain = Composite("plain", ATTNLRP.rules, layers={0: CP_LRP.rules})
-    warmed(model, inputs, plain)
-    assert_replays(model, inputs, own)
-    assert len(proved(model)) == 2
+    warmed(tiny, batch, plain)
+    assert_replays(tiny, batch, own)
+    assert len(proved(tiny)) == 2
 
 
 def test_another_tensor_of_equal_value_is_seen():
@@ -153,7 +151,6 @@ class Labels(list):
         super().__init__(text.split(separator))
 
 
-def test_an_attribute_of_the_user_changes_nothing():
-    model, inputs = cases.tiny_bert(), cases.tiny_batch()
-    model.labels = Labels("good,bad", ",")
-    assert_replays(model, inputs)
+def test_an_attribute_of_the_user_changes_nothing(tiny, batch):
+    tiny.labels = Labels("good,bad", ",")
+    assert_replays(tiny, batch)

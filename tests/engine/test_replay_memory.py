@@ -25,21 +25,19 @@ def soon(monkeypatch):
     monkeypatch.setattr(calls, "AFTER", 1)
 
 
-def test_a_hook_of_all_modules_that_is_gone_does_not_matter():
+def test_a_hook_of_all_modules_that_is_gone_does_not_matter(tiny, batch):
     register_module_full_backward_hook(lambda *_: None).remove()
-    model, inputs = cases.tiny_bert(), cases.tiny_batch()
-    warmed(model, inputs)
-    assert proved(model)
+    warmed(tiny, batch)
+    assert proved(tiny)
 
 
-def test_a_tape_that_gives_no_result_is_dropped():
-    model, inputs = cases.tiny_bert(), cases.tiny_batch()
-    warmed(model, inputs)
-    (tape,) = proved(model)
+def test_a_tape_that_gives_no_result_is_dropped(tiny, batch):
+    warmed(tiny, batch)
+    (tape,) = proved(tiny)
     ran = []
     tape.play = lambda *_: ran.append(1)
     for _ in range(2 * calls.MOST_FAILURES):
-        attribute(model, inputs)
+        attribute(tiny, batch)
     assert len(ran) == calls.MOST_FAILURES
 
 
@@ -95,38 +93,35 @@ def test_a_tape_keeps_no_weights_until_garbage_is_collected():
         gc.enable()
 
 
-def test_threads_that_see_one_change_forget_once():
-    model, inputs = cases.tiny_bert(), cases.tiny_batch()
-    warmed(model, inputs)
-    memory, at_once = calls.MEMORIES[model], Barrier(4, timeout=60)
+def test_threads_that_see_one_change_forget_once(tiny, batch):
+    warmed(tiny, batch)
+    memory, at_once = calls.MEMORIES[tiny], Barrier(4, timeout=60)
     asked = memory.snapshot.is_current
     memory.snapshot.is_current = lambda x: (asked(x), at_once.wait())[0]
-    model.float()
+    tiny.float()
     after = memory.after
     with ThreadPoolExecutor(4) as pool:
-        list(pool.map(lambda _: attribute(model, inputs), range(4)))
+        list(pool.map(lambda _: attribute(tiny, batch), range(4)))
     assert memory.after == 2 * after
 
 
-def test_the_oldest_tapes_are_dropped_and_come_again(monkeypatch):
+def test_the_oldest_tapes_are_dropped_and_come_again(monkeypatch, tiny, batch):
     monkeypatch.setattr(calls, "TAPES", 2)
-    model, inputs = cases.tiny_bert(), cases.tiny_batch()
-    cut = lambda n: {key: x[:1, :n] for key, x in inputs.items()}
+    cut = lambda n: {key: x[:1, :n] for key, x in batch.items()}
     for length in (3, 4, 5, 3):
-        warmed(model, cut(length))
-        assert len(calls.MEMORIES[model].tapes) <= 2
-        assert_equal(attribute(model, cut(length)), by_rules(model, cut(length)))
+        warmed(tiny, cut(length))
+        assert len(calls.MEMORIES[tiny].tapes) <= 2
+        assert_equal(attribute(tiny, cut(length)), by_rules(tiny, cut(length)))
 
 
-def test_a_checkpoint_with_old_names_of_weights_is_replayed(tmp_path):
-    model, inputs = cases.tiny_bert(), cases.tiny_batch()
+def test_a_checkpoint_with_old_names_of_weights_is_replayed(tmp_path, tiny, batch):
     old = {"LayerNorm.weight": "LayerNorm.gamma", "LayerNorm.bias": "LayerNorm.beta"}
-    weights = model.state_dict()
+    weights = tiny.state_dict()
     for new, name in old.items():
         weights = {path.replace(new, name): x for path, x in weights.items()}
-    model.config.save_pretrained(tmp_path)
+    tiny.config.save_pretrained(tmp_path)
     torch.save(weights, tmp_path / "pytorch_model.bin")
-    loaded = type(model).from_pretrained(tmp_path, dtype=model.dtype).eval()
+    loaded = type(tiny).from_pretrained(tmp_path, dtype=tiny.dtype).eval()
     assert loaded._weight_conversions
-    warmed(loaded, inputs)
-    assert_equal(attribute(loaded, inputs), by_rules(model, inputs))
+    warmed(loaded, batch)
+    assert_equal(attribute(loaded, batch), by_rules(tiny, batch))
