@@ -90,19 +90,6 @@ class Biased(modeling_bert.BertSelfAttention):
         return mixed(x), super().forward(x, attention_mask, **kwargs)[1]
 
 
-class CallableObject:
-    """A callable object that replaces a function of a class."""
-
-    def __init__(self, forward):
-        self.forward = forward
-
-    def __get__(self, module, _cls):
-        return partial(self, module)
-
-    def __call__(self, *args, **kwargs):
-        return first_mixed(self.forward(*args, **kwargs))
-
-
 class Descriptor:
     """An object without a call that replaces a function of a class."""
 
@@ -111,6 +98,16 @@ class Descriptor:
 
     def __get__(self, module, _cls):
         return lambda *args, **kwargs: first_mixed(self.forward(module, *args, **kwargs))
+
+
+class CallableObject(Descriptor):
+    """A callable object that replaces a function of a class."""
+
+    def __get__(self, module, _cls):
+        return partial(self, module)
+
+    def __call__(self, *args, **kwargs):
+        return first_mixed(self.forward(*args, **kwargs))
 
 
 def in_column(number):
