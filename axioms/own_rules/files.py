@@ -18,8 +18,9 @@ def load(path: str | Path) -> list[Rule]:
     path = Path(path)
     if not path.is_file():
         raise RuleError(f"{path}: there is no such file; pass a Python file that holds rules")
-    module = importlib.util.module_from_spec(ModuleSpec(str(path), loader=None, origin=str(path)))
-    sys.modules[str(path)] = module  # dataclasses look it up; no import has such a name
+    name = str(path.absolute())  # no import has such a name, not even of a file without a suffix
+    module = importlib.util.module_from_spec(ModuleSpec(name, loader=None, origin=str(path)))
+    sys.modules[name] = module  # dataclasses look it up
     try:
         exec(compile(path.read_bytes(), str(path), "exec"), vars(module))
     except SyntaxError as error:

@@ -12,19 +12,17 @@ from lrp_axioms.benchmarks.experiments.result import Result, undefined
 from lrp_axioms.benchmarks.experiments.rows import LOO, LRP
 from lrp_axioms.numeric.evaluation.correlation import bootstrap_mean, pearson
 
+TOKENS = ("all", "without [CLS]", "without [SEP]", "without both")  # that count
+
 
 def special(data: Measured) -> Result:
     loo = data.maps["LOO"]
     places = np.arange(loo.present.shape[1])
-    first, last = places == 0, places == loo.present.sum(axis=1, keepdims=True) - 1
-    counted = {
-        "all": loo.present,
-        "without [CLS]": loo.present & ~first,
-        "without [SEP]": loo.present & ~last,
-        "without both": loo.present & ~first & ~last,
-    }
+    here, first = loo.present, places == 0
+    last = places == here.sum(axis=1, keepdims=True) - 1
+    counted = here, here & ~first, here & ~last, here & ~first & ~last
     rows, gaps = [], {}
-    for tokens, keep in counted.items():
+    for tokens, keep in zip(TOKENS, counted, strict=True):
         r = {m: pearson(data.maps[m].relevance, loo.relevance, keep) for m in ("AttnLRP", "CP-LRP")}
         gaps[tokens] = r["CP-LRP"] - r["AttnLRP"]
         rows.append({"tokens": tokens, **means(r | {"gap": gaps[tokens]})})

@@ -112,8 +112,7 @@ def test_the_checks_see_one_wrong_digit_or_a_lost_row(seen, check):
 
 
 def test_lines_fit_80_columns_and_paths_are_whole(seen):
-    facts = seen[1]
-    text = printed(facts)
+    facts, text = seen[1], printed(seen[1])
     assert max(map(len, text.splitlines())) <= 80
     for number in facts["worst"]:
         op = facts["operations"][number]

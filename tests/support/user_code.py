@@ -44,16 +44,15 @@ class LoRA(nn.Module):
         drawn = torch.Generator().manual_seed(5)
         draw = lambda *shape: torch.randn(*shape, generator=drawn, dtype=torch.float64) / 4
         self.base, self.scaling, self.dropout = base, scaling, nn.Dropout(0.1)
-        self.a, self.b = (nn.Linear(n, m, bias=False) for n, m in ((1, 1), (1, 1)))
-        self.a.weight = nn.Parameter(draw(rank, base.in_features))
+        self.a, self.b = nn.Parameter(draw(rank, base.in_features)), nn.Linear(1, 1, bias=False)
         self.b.weight = nn.Parameter(draw(base.out_features, rank))
 
     def forward(self, x):
-        return self.base(x) + self.b(self.a(self.dropout(x))) * self.scaling
+        return self.base(x) + self.b(self.dropout(x) @ self.a.T) * self.scaling
 
     @torch.no_grad()
     def merged(self):
-        self.base.weight += self.scaling * self.b.weight @ self.a.weight
+        self.base.weight += self.scaling * self.b.weight @ self.a
         return self.base
 
 
