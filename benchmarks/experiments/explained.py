@@ -147,6 +147,7 @@ def _gradient_sizes(classifier, data, shard, target, held):
     return found.relevance.abs().sum(dim=1).cpu()
 
 
+@amplification.left_out()
 def _fails(row, classifier, data, n):
     """Whether a text alone cannot be explained."""
     try:

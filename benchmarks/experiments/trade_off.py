@@ -74,7 +74,7 @@ def _notes(rows: list[dict]) -> Iterator[str]:
         said = (
             f"{x['method']} (r {x[f'r {tokens}']:.2f} in {x['passes']:.1f} passes)" for x in best
         )
-        yield f"Best for their cost, over {tokens} tokens: {', '.join(said)}."
+        yield f"Best for their cost, over {tokens} tokens: {', '.join(said) or 'undefined'}."
 
 
 def figure(result: Result):

@@ -100,7 +100,9 @@ def lrp(
     apart = turns or share == "word"
     each_in = [entry.parts() if apart else entry.whole() for entry in entries]
     # Only one of two stacks of layers may have token types, or positions.
-    of_each = lambda name: [x[name] if name in x else 0 * x["word"] for x in each_in]
+    of_each: Callable[[str], list[Tensor]] = lambda name: [
+        x[name] if name in x else torch.zeros_like(x["word"]) for x in each_in
+    ]
     parts = {name: by_token(of_each(name)) for name in dict.fromkeys(chain(*each_in))}
     for each, logit, end in zip(targets, logits, sums, strict=True):
         more = end is not sums[-1] or batch.mixed

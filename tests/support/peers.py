@@ -70,21 +70,17 @@ def by_autolrp(function, inputs):
     return [torch.as_tensor(x.relevance) for x in leaves]
 
 
-def by_captum(method):
-    def explain(function, inputs):
-        attr = importlib.import_module("captum.attr")
-        forward = lambda *xs: function(plain, *xs).sum().reshape(1)
-        leaves = tuple(x.clone().requires_grad_() for x in inputs)
-        options = {"internal_batch_size": None} if method == "IntegratedGradients" else {}
-        return list(getattr(attr, method)(forward).attribute(leaves, **options))
-
-    return explain
+def by_captum(function, inputs):
+    attr = importlib.import_module("captum.attr")
+    forward = lambda *xs: function(plain, *xs).sum().reshape(1)
+    leaves = tuple(x.clone().requires_grad_() for x in inputs)
+    return list(attr.InputXGradient(forward).attribute(leaves))
 
 
 PEERS = {
     "lxt": ("lxt", by_lxt),
     "autolrp": ("autolrp", by_autolrp),
-    "captum InputXGradient": ("captum", by_captum("InputXGradient")),
+    "captum InputXGradient": ("captum", by_captum),
 }
 
 
