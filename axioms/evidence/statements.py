@@ -40,10 +40,9 @@ def claims(path: Path) -> Iterator[Claim]:
 
 
 def setting(path: Path) -> list[str]:
-    """The paragraphs of a file between its first line and the list of its statements."""
-    text = ast.get_docstring(_tree(path)) or ""
-    before = text.partition("Main statements")[0].partition("\n")[2]
-    return [part for part in re.split(r"\n\s*\n", before.strip("\n")) if part.strip()]
+    """The paragraphs of a file's docstring below its first line."""
+    below = (ast.get_docstring(_tree(path)) or "").partition("\n")[2]
+    return [part for part in re.split(r"\n\s*\n", below.strip("\n")) if part.strip()]
 
 
 def table(name: str) -> dict[int, Any]:

@@ -1,15 +1,4 @@
-"""Products of inputs: relevance depends on the brackets, leave-one-out does not.
-
-Main statements
-  1  (x1 x2) x3 and x1 (x2 x3) get different relevance: 6/6/12 versus 12/6/6 at (2, 3, 4),
-     where leave-one-out is 24/24/24 for both (Fig. 1); and so at every eps >= 0 and every x
-  2  a leaf under products y_1, ..., y_d receives R times the product of y / (2 y + eps sign y),
-     that is R / 2**d as eps -> 0; so the Catalan(n - 1) bracketings of one ordered product give
-     Catalan(n - 1) explanations (n <= 7), and only a perfectly balanced one is the merged one
-  3  merged into one product of n <= 5 factors, every bracketing of every ordering gives R / n
-  4  ... which is the Shapley value and the Integrated Gradients of a monomial, from zero, and not
-     its leave-one-out
-"""
+"""Products of inputs: relevance depends on the brackets, leave-one-out does not (Fig. 1)."""
 
 import itertools
 from math import comb

@@ -1,13 +1,4 @@
-"""The softmax rule of Eq. 5, and the effect of leaving a key out on attention.
-
-Main statements
-  10  Eq. 5 returns the sum of R_A,i (z_i - zbar), zbar = sum A_i z_i, whatever arrived; at equal
-      logits it returns nothing, so it does not conserve, and neither does the attention step
-  10  R_i(z + c) = R_i(z) + c (R_A,i - A_i sum R_A): the total is shift-invariant, shares
-      are not
-  20  leaving key i out of a row gives O - O_without_i = A_i / (1 - A_i) (v_i - O), for any number
-      of keys
-"""
+"""The softmax rule of Eq. 5, and the effect of leaving a key out on attention."""
 
 import pytest
 import sympy as sp

@@ -3,18 +3,6 @@
 O = sum A_i v_i over the keys of one row, LOO_i = O - O_without_i (theorem 20).  Relevance is
 compared where that of O is O: value-only gives key i A_i v_i, and AttnLRP gives its logit
 z_i A_i (v_i - O)/2, by Eq. 5 from the half that Eq. 3 gives the attention weights.
-
-Main statements
-  18  where all values are equal, leave-one-out is 0 for every key and value-only is A_i v
-  18  adding c to every value changes no leave-one-out, adds A_i c to value-only, and c to the sum
-      of every attribution that conserves: so none that conserves is leave-one-out
-  18  leave-one-outs weighted by 1 - A_i sum to 0
-  18  at uniform logits value-only follows the values; it is not spread evenly, and it is not
-      biased where the values are small
-  19  R_i = LOO_i (1 - A_i) z_i / 2, R_i of AttnLRP: they have opposite signs where z_i < 0, and
-      LOO_i / R_i diverges as A_i -> 1 and as z_i -> 0
-  19  with large similar logits, z + c at c -> infinity, R_i grows with c while LOO_i stays: the
-      first order is too large there, not too small, even against setting z_i + c to 0
 """
 
 import pytest

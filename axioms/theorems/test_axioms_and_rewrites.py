@@ -4,15 +4,6 @@ A local rule gives of the relevance R of z = x y the part R S(x, z) to the left 
 S(x, z)) to the right one if it conserves, where S reads values alone; sums and linear layers follow
 Eq. 1; what an input gets is the sum over its uses.  Of 37 axioms, 31 are rewrites of
 docs/SCOREBOARD.md; 13 can be part of a conflict (14 sets), and no other axiom is part of one.
-
-Main statements
-  67  freedom of units, distribution and factoring each leave one share c for all products: R c
-      to the left, R (1 - c) to the right; and every c survives them
-  67  such a rule has c^2 = c by re-association, c = 1/2 by order, c = 1 by a factor 1, and no c at
-      all by symmetry, so no two of the first three go together but re-association and a factor 1
-  67  folding batch norm leaves R to the left factor alone, whatever the share reads
-  67  a local attribution that is leave-one-out of keys sees that keys are given twice
-  67  these and theorem 63 are all: every other set of axioms is obeyed by one of seven methods
 """
 
 import itertools

@@ -4,14 +4,6 @@ On products of three positive factors: conservation, associativity (re-associati
 commutativity, freedom of units, locality (a factor's part of what arrives does not depend on the
 rest of the network) and agreement with leave-one-out.  On one row of softmax attention, whose
 output is its relevance: conservation over the keys, and agreement with leave-one-out.
-
-Main statements
-  63  conservation excludes agreement with leave-one-out on products and on softmax attention
-  63  of local rules that know no units, only gradient x input and no relevance at all survive
-      re-association and a change of order
-  63  with theorem 60 these are all: a set of the seven axioms can be obeyed unless it holds
-      conservation and one of the agreements, or conservation and all of locality, associativity,
-      commutativity and freedom of units
 """
 
 import itertools

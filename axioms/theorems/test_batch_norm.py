@@ -1,10 +1,4 @@
-"""BatchNorm after a linear layer, and both in one: one function, several graphs.
-
-Main statements
-  16  a linear layer followed by BatchNorm and the folded layer get the same relevance by Eq. 1 as
-      eps -> 0; they do not if BatchNorm passes relevance on unchanged and biases are in the
-      denominators, nor by z+
-"""
+"""BatchNorm after a linear layer, and both in one: one function, several graphs."""
 
 import pytest
 import sympy as sp

@@ -1,16 +1,4 @@
-"""Products of two activations: Eqs. 3 and 4, and the depth law of linear attention.
-
-Main statements
-  7  each factor of O = A V receives R O / (2 O + eps sign O), half of R as eps -> 0 (Eq. 3); the
-     same holds for Z = Q K' / sqrt(d), which is stabilised after the scaling (Eq. 4)
-  7  stabilised before the scaling, the relevance differs at finite eps
-  7  the value-only readout of CP-LRP gives V all of it, R O / (O + eps sign O), and A nothing
-  8  through sums, linear maps without bias, ReLUs and products of two, relevance is as eps -> 0
-     the sum over paths of gradient times input divided by 2**d, for d products on the path; not
-     through tanh or LayerNorm
-  8  so linear attention (Q K') V gives q/4 + k/4 + v/2 and Q (K' V) gives q/2 + k/4 + v/4, where
-     q, k, v are gradient x input through each projection: they differ by (v - q)/4, not through K
-"""
+"""Products of two activations: Eqs. 3 and 4, and the depth law of linear attention."""
 
 import pytest
 import sympy as sp

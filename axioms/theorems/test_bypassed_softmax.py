@@ -3,16 +3,6 @@
 O = sum A_i v_i over the keys of one row, which gives its relevance f = O to them.  CP-LRP (the
 value-only rule) gives key i A_i v_i, and AttnLRP gives its value and its logit, by Eqs. 3 and 5,
 A_i v_i/2 + z_i A_i (v_i - O)/2.  O_without_i is the row's output when key i is left out.
-
-Main statements
-  59  LOO_i = (A_i v_i - A_i f)/(1 - A_i), and CP-LRP misses -A_i O_without_i of it: at most
-      A_i max |v_k| over the other keys, which is attained where these have one value
-  59  over heads and behind a residual stream the errors add up; a LayerNorm behind adds what
-      holding its deviation misses, in any number of channels
-  59  AttnLRP is half of CP-LRP plus z_i (1 - A_i)/2 of leave-one-out
-  59  at equal logits c the correlation of CP-LRP with leave-one-out is 1, and that of AttnLRP is
-      the sign of 1 + c: they are affine maps of each other, and not equal
-  59  two layers turn the order of tokens
 """
 
 import pytest

@@ -17,13 +17,6 @@ values goes on behind the readout.
 
 The graphs are those of theorem 64, with a parameter in the weights of the layers that are changed;
 an inserted identity layer has no neurons of its own (theorem 64 has the witness).
-
-Main statements
-  65  duplicated and permuted neurons and permuted channels of Q and K leave one explanation of the
-      canonized graphs by AttnLRP, at every epsilon >= 0
-  65  so do distributed layers, rescaled Q and K and a centred input of LayerNorm as epsilon -> 0
-  65  so do heads with other channels, without the bias of K, with that of V behind them, split, and
-      with every key twice as epsilon -> 0
 """
 
 from functools import partial

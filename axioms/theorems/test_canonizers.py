@@ -1,11 +1,4 @@
-"""Canonizers: one graph, and so one explanation, for implementations of one function.
-
-Main statements
-  42  BatchNorm after a linear layer is explained differently folded and unfolded, if its scale
-      shares relevance
-  44  no canonizer repairs distribution: it even breaks the agreement that unmerged products have
-  44  nor does any put a decomposed softmax together
-"""
+"""Canonizers: one graph, and so one explanation, for implementations of one function."""
 
 import pytest
 import sympy as sp

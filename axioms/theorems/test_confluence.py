@@ -31,13 +31,6 @@ interchangeable, whatever canonized graphs stand at its variables.  Passes ask o
 which of ``overlaps.OPERANDS`` it is, and treat operands one at a time, so these stand for all.
 ``AROUND`` has every kind of node that asks, and so decides (2) by what becomes of it.
 Shared nodes may be taken for copies: all rules are linear in relevance.
-
-Main statements
-  64  the steps of each pass end, and end in one graph, in any order
-  64  twelve rewrites leave graphs alike after canonization, so that at every epsilon >= 0 there is
-      one explanation for all graphs that they connect
-  64  not if a scale stays a factor of a merged product, nor if identities stay in weights, nor if
-      the neurons of an inserted identity layer are permuted
 """
 
 import pytest

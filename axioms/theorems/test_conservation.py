@@ -2,12 +2,6 @@
 
 Whatever the rules, what the leaves of a graph receive and what operations absorb add up to R: an
 operation hands on what it does not absorb.
-
-Main statements
-  24  a network may conserve although none of its operations does
-  25  of the R of an output entry z, biases absorb R b/(z + eps s), stabilisers R eps s/(z + eps s)
-      or, of a product of n factors, R eps s/(n z + eps s), Eq. 5 R (1 - z + zbar), activations
-      nothing; test_conservation_bert.py composes these lemmas along graphs
 """
 
 import itertools

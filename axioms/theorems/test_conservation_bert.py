@@ -1,13 +1,4 @@
-"""Where exactly a BERT layer loses relevance: the lemmas about one operation, composed by a ledger.
-
-Main statements
-  25  as eps -> 0 and without biases only the softmax absorbs, and by CP-LRP nothing
-  25  otherwise biases, stabilisers and the softmax's Taylor term all absorb by AttnLRP, and by
-      CP-LRP all but those of scores and softmax
-
-The lemmas are computations over generic symbols (test_conservation.py); a graph of any size is an
-induction over its operations, which axioms.rules.ledger carries out.
-"""
+"""Where a BERT layer loses relevance: the lemmas about one operation, composed by a ledger."""
 
 import operator
 from functools import reduce
@@ -25,7 +16,8 @@ from lrp_axioms.axioms.rules.propagate import evaluate
 R = sp.Symbol("R", real=True)
 
 
-# Any graph
+# Any graph: the lemmas are computations over generic symbols (test_conservation.py); a graph of any
+# size is an induction over its operations, which axioms.rules.ledger carries out.
 
 
 def bert(layers=1, heads=1, *, norm_eps=0):

@@ -2,14 +2,6 @@
 
 ``axioms.theorems.decomposed`` does it; the composite DEPASS of ``axioms.composites`` is what it is
 as relevance (Hong et al., 2025, arXiv 2510.18462).
-
-Main statements
-  73  what DePass says a leaf adds to an output is its relevance by CP-LRP's rules as epsilon -> 0:
-      with biases as a component of their own, these are in the denominators of Eq. 1, and spread
-      in proportion they are not
-  73  shares by a softmax give a leaf that adds nothing to a neuron a part of it, and depend on the
-      scale of a ReLU neuron
-  73  with the gate held, DePass gives all of a gated unit to the other factor, and RelP half
 """
 
 import pytest

@@ -9,14 +9,6 @@ differentiated: [y] is a held value y.
     LayerNorm                  (x - mean x) w / [s] + b, and RMSNorm x w / [rms]
     activation by identity     x [y / x]
     linear, sum, softmax       as they are
-
-Main statements
-  61  as epsilon -> 0, every rule of AttnLRP and CP-LRP passes relevance value times g on as input
-      times the gradient of the detached operation under g; so on every graph of these operations
-      relevance is input times gradient of the detached graph, off zero denominators
-  61  not where a denominator is zero, and not by the epsilon rule without the bias
-  62  a softmax whose logits are given their share along the straight path from equal weights
-      absorbs exactly the part R_i / (n A_i) that equal weights would have sent
 """
 
 from collections.abc import Callable, Sequence

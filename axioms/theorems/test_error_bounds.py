@@ -13,12 +13,6 @@ A layer h -> h + A h of attention passes g on as (I + c A)' g, where relevance i
 nothing comes back through the weights A, as at logits 0, with c = 1 by CP-LRP and c = 1/2 by
 AttnLRP.  By induction d layers pass on the product of their I + c A, which is the sum over k of
 c^k P_k: P_k counts the paths through k attention layers.
-
-Main statements
-  66  the bound behind a LayerNorm, and where heads, stream and LayerNorm attain it
-  66  AttnLRP misses sum_k (1 - 2^-k) P_k of CP-LRP, entry by entry between 0 and 1 - 2^-d of it,
-      for relevance that starts at one token, and keeps (3/4)^d of the total where all tokens have
-      one value, if nothing comes back through the weights of attention
 """
 
 import itertools

@@ -5,14 +5,6 @@ are +1 or -1, so that RMSNorm leaves embeddings as they are.  A head of sharpnes
 fact that is asked for the weight e/(e + 2) and both others 1/(e + 2), e = exp(4 s): the sign of its
 output is the thing in demand once e > 2.  A constant c in all scores and a constant b in all logits
 change no answer.
-
-Main statements
-  51  recall by one head: CP-LRP gives every fact A_i v_i, AttnLRP A_i v_i/2 + z_i A_i (v_i - O)/4;
-      for a suitable c AttnLRP misses the cause, for a suitable b CP-LRP does; plain gradient x
-      input finds nothing; leave-one-out is 0 where all facts agree
-  52  induction by two heads: as the second one gets sharp, what CP-LRP and AttnLRP give the word
-      that leads to the answer vanishes, though the answer is lost with that word
-  53  a word that acts by drawing attention to itself gets nothing from CP-LRP
 """
 
 import itertools

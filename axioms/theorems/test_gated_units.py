@@ -5,17 +5,6 @@
 GLU variants are those of Shazeer (2020, arXiv 2002.05202), soft caps those of Gemma 2 (2024, arXiv
 2408.00118).  The half rule of a gate is that of AttnLRP, MambaLRP (Jafari et al., 2024, Sec. 4.3)
 and of RelP; all to the signal is the rule of Arras et al. (2017, arXiv 1706.07206).
-
-Main statements
-  71  the half rule conserves as an equal split does (theorem 25); gradient x input hands out
-      R (1 + a g'(a)/g(a)): 2 R of bilinear and ReGLU units, where the half rule is half of it entry
-      by entry
-  71  the half rule survives a change of scale between gate and signal; it does not survive a SiLU
-      that is written out and multiplied from the other side
-  71  a soft cap by the identity rule conserves, alone or in three steps; the gradient loses
-      R (1 - 2 u/sinh 2 u) of u = s/c
-  71  behind a soft cap of all logits, every explanation of the capped logit is one multiple of that
-      of the logit; a difference of two logits is not explained alike
 """
 
 import pytest

@@ -2,11 +2,6 @@
 
 One row of attention with query q, keys K and values V, whose output O is its relevance.  Eqs. 3
 and 4 share it before and after the softmax.
-
-Main statements
-  77  values get a half, keys and query a quarter each; key i with its value gets 3/4 of A_i v_i
-  77  a channel of the query gets a share that is divided by the logit, which Eq. 5 cancels
-  77  Eq. 5 does not see a number that is added to all logits of a row; the identity rule does
 """
 
 import pytest

@@ -1,10 +1,4 @@
-"""Integrated Gradients from zero, and where merged relevance is the same.
-
-Main statements
-  21  a sum of monomials of degrees 1 to 3, with merged products, gets exactly Integrated Gradients
-      as eps -> 0
-  21  (x1 + x2 x3) x4 does not: the terms of its sum have unequal degrees
-"""
+"""Integrated Gradients from zero, and where merged relevance is the same."""
 
 import pytest
 import sympy as sp

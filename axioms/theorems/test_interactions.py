@@ -4,12 +4,6 @@ f(S) is the logit of a text with the words S kept, N are all words, and LOO_i = 
 interaction I_ij = f(N) - f(N\\i) - f(N\\j) + f(N\\{i,j}) is LOO_i + LOO_j less the loss of both.
 The third difference is D_ijk = I_jk(N) - I_jk(N\\i).  The dividend of a set of words is their
 difference in the text of these words alone.
-
-Main statements
-  79  in a row of attention I_ij is -(A_j LOO_i + A_i LOO_j)/(1 - A_i - A_j), the mask relevance
-      of j less its mask relevance without i; with held weights, as in CP-LRP, I_ij is 0
-  80  every difference of x1 x2 x3 is the product, which is due to the three words together; both
-      ways to bracket it agree on this, and AttnLRP gives them 6/6/12 and 12/6/6
 """
 
 import itertools

@@ -1,15 +1,4 @@
-"""LayerNorm: conservation by the held-deviation rule, and vanishing gradient x input before it.
-
-Main statements
-  13  with its deviation held, LayerNorm gives its input R_k (y_k - b_k) / (y_k + eps s_k) of
-      output k; its bias absorbs R_k b_k / (y_k + eps s_k)
-  23  for every continuously differentiable f, gradient x input of f(LayerNorm(x)) summed over the
-      channels of a token x is h / (var + h) times the sum of g_k (y_k - b_k), h = norm-epsilon,
-      g = df/dy: 0 as h -> 0 where the channels of x differ
-  23  Integrated Gradients from the zero vector has the integrand h / S^3 times the sum of
-      g_k w_k (x_k - mean), S^2 = t^2 var + h: as h -> 0 it vanishes at every step t > 0, so any
-      sum over such steps does; the exact integral of a linear f does not, it stays f(x) - f(0)
-"""
+"""LayerNorm: conservation by the held-deviation rule, and vanishing gradient x input before it."""
 
 import pytest
 import sympy as sp

@@ -1,13 +1,4 @@
-"""Linear layers: conservation and absorption by the epsilon rule, and its match to leave-one-out.
-
-Main statements
-  6  with the bias in the denominator, inputs receive R_j (z_j - b_j) / (z_j + eps s_j) of output
-     j, the bias absorbs R_j b_j / (z_j + eps s_j) and the stabiliser R_j eps s_j / (z_j + eps s_j)
-  6  without it they receive R_j u_j / (u_j + eps s_j), u = x W: all of R_j as eps -> 0
-  6  for one output without bias R_i = LOO_i |z| / (|z| + eps): leave-one-out as eps -> 0 only
-  6  with a bias, the first variant stays leave-one-out as eps -> 0 and the second does not
-  6  a sum of vectors (a residual, or word plus position) conserves all but the stabiliser's share
-"""
+"""Linear layers: conservation and absorption by the epsilon rule, its match to leave-one-out."""
 
 import pytest
 import sympy as sp

@@ -1,16 +1,4 @@
-"""Linear layers folded, split, re-associated and distributed: one function, several graphs.
-
-Main statements
-  11  two linear layers and their product get the same relevance as eps -> 0, and with biases too
-      if these are in the denominator; not so if they are left out of it
-  11  at finite eps the split layers keep h / (h + eps s_h) of every path through hidden unit h
-  12  nested and flat sums get the same relevance as eps -> 0; at finite eps the inner operands
-      keep u / (u + eps s_u), u their sum
-  12  a product of two distributes over a sum without changing relevance as eps -> 0, but merged
-      products do not when the terms have different degrees
-  12  R |a| / (|a| + |b|) conserves; (a + b) + c and a + b + c get the same relevance by it only
-      if a and b share one sign
-"""
+"""Linear layers folded, split, re-associated and distributed: one function, several graphs."""
 
 import itertools
 

@@ -2,16 +2,6 @@
 
 A contribution is c = x_i w_i, or the bias; P sums the positive contributions to an output and N
 the sizes of the negative ones.
-
-Main statements
-  26  z+ gives the inputs (P - b+) / (P + eps) of R, all of it as eps -> 0 if no bias; it is Eq. 1
-      where no contribution is negative, and otherwise neither leave-one-out nor invariant when
-      two linear layers are folded
-  27  gamma gives the inputs all but the shares of bias and stabiliser; it is Eq. 1 at gamma = 0
-      and z+ as gamma -> infinity, where the stabiliser drops out; one pair of linear layers
-      shows for every gamma > 0 that folding changes it
-  28  alpha-beta gives the inputs alpha P / (P + eps) - beta N / (N + eps) of R: alpha - beta of it
-      as eps -> 0 if P, N > 0, but alpha of it if N = 0; it is z+ at (1, 0), and at no alpha Eq. 1
 """
 
 import itertools

@@ -3,16 +3,6 @@
 Leaving token j out takes key j from every row of every attention layer.  The mask relevance of j
 is the sum over layers, heads and rows i of A_ij / (1 - A_ij) <v_j - O_i, c_i>, where c_i is the
 gradient of the logit at O_i (theorem 20 for one row).
-
-Main statements
-  54  it is leave-one-out in one attention layer that is read linearly; without the factor
-      1 / (1 - A_ij) it is the derivative of the logit by the mask of j, in any stack of layers
-  54  so in one row it has what theorem 18 says of leave-one-out; it does not conserve
-  55  two layers, the second with given weights A: leave-one-out minus mask relevance is A_j times
-      a mean of the effects D_i on the other rows, so at most A_j max |D_i|
-  55  row j itself must not count before the last layer: it would add A_j D_j, an effect that
-      ends where nothing reads token j
-  56  value-only relevance (CP-LRP) can have the other sign; theorem 59 has the difference
 """
 
 import pytest

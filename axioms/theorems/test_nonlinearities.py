@@ -1,14 +1,4 @@
-"""Activations: the identity rule on GELU and in ReLU networks, and the limits of its invariance.
-
-Main statements
-  14  GELU(x) as one activation and as x Phi(x) get the same relevance if Phi is one activation
-      too; if Phi is 1/2 + erf/2, a constant absorbs R / (4 Phi), and x gets R (1 - 1/(4 Phi)),
-      which has no bound as x -> -infinity; with Phi held constant x gets R/2
-  15  a ReLU network with its biases in the denominators of Eq. 1 gets gradient x input as
-      eps -> 0, whatever its implementation, wherever nothing it divides by is 0
-  15  at finite eps, a + relu(b - a) and b + relu(a - b) disagree; with biases left out of the
-      denominators, relu(x1 - 1) + x2 and relu(1 - x1) + (x1 + x2 - 1) do even as eps -> 0
-"""
+"""Activations: the identity rule on GELU and in ReLU networks, and the limits of its invariance."""
 
 import pytest
 import sympy as sp

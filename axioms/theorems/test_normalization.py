@@ -1,11 +1,4 @@
-"""Norms: the identity rule against the linear map that a norm is at its deviation.
-
-Main statements
-  13  the identity rule, which conserves everything, is not invariant when LayerNorm is written as
-      centring and then scaling; the held-deviation rule is, as eps -> 0
-  13  for RMSNorm, which only scales, the identity rule is Eq. 1 without stabiliser; gradient x
-      input, whose rms moves along, hands on what norm-epsilon is of the mean square
-"""
+"""Norms: the identity rule against the linear map that a norm is at its deviation."""
 
 import pytest
 import sympy as sp

@@ -14,17 +14,6 @@ three are joined, the new one gets 2 q and the third one q, so q = 0, and joinin
 nothing for one.  The product of e different inputs is complete and symmetric: each of these gets
 1/e.  And x^d is that product for e = |d|, in which x_i stands d_i times: so c_i(d) = d_i/|d|.
 Aumann and Shapley's prices have this form (Billera and Heath, 1982; Mirman and Tauman, 1982).
-
-Main statements
-  68  the five axioms leave Integrated Gradients from zero on polynomials, and any four leave more;
-      by machine these have 3 inputs and degree 4 at most, and the argument above is for all
-  68  that the straight path is the only one that is symmetric (Sundararajan et al., 2017, Theorem
-      1) is false of paths whose pace depends on the end point; Lerma and Lucas (2021) and
-      Lundstrom et al. (2022) examine such claims
-  68  linear, complete, symmetric and free of units is not enough either: the Shapley value is so
-  68  nor do linearity, completeness and no part without influence keep shares within those of
-      rising paths, which their Proposition 2 says
-  68  with leave-one-out of products in the place of completeness, gradient x input is left alone
 """
 
 import itertools
@@ -180,6 +169,8 @@ def test_each_of_the_five_axioms_is_needed(dropped, record_property):
     "refuted",
 )
 def test_another_path_is_symmetric(record_property):
+    # Sundararajan et al. (2017, Theorem 1) say so, which is false of paths whose pace depends on
+    # the end point; Lerma and Lucas (2021) and Lundstrom et al. (2022) examine such claims.
     one, two = X[:2]
     path = {one: T, two: 2 * T**2}  # x_i t^x_i at x = (1, 2)
     speed = {x: sp.diff(at, T) for x, at in path.items()}
@@ -221,6 +212,7 @@ def test_the_shapley_value_obeys_four_and_is_another(record_property):
     "refuted",
 )
 def test_linear_and_complete_attributions_can_be_negative(record_property):
+    # Proposition 2 of Sundararajan et al. (2017) says so.
     one, two = X[:2]
     f, point = one * two, {one: 1, two: 1}
     effects = leave_one_out(f, {one: one, two: two})

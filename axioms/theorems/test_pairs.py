@@ -2,14 +2,6 @@
 
 BiLRP (Eberle et al. 2020, arXiv 2003.05134) gives the pair (i, j) the relevance
 sum_m R_i^m(a) R_j^m(b) for s = sum_m phi_m(a) phi_m(b), where R^m(a) is LRP of phi_m(a).
-
-Main statements
-  78  the pairs add up to <phi(a) - r(a), phi(b) - r(b)>, where LRP of channel m
-      absorbs r_m
-  78  row i adds up to the relevance of token i with phi(b) held, less sum_m R_i^m(a) r_m(b)
-  78  the rule for products gives each text half of its relevance with the other text held
-  78  for linear encoders a pair has its own term of s, a_i (W W')_ij b_j, biases or not
-  78  norms of a cosine that are not held make gradient x input add up to 0
 """
 
 import pytest

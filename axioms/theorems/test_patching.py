@@ -4,19 +4,6 @@ Patching replaces an activation x by that of another run, x', and its effect is 
 loses.  Attribution patching estimates it by coefficients c of the run that is patched, <c, x - x'>:
 the gradient, or R/x, the relevance per unit of activation.  S and S' are the deviations of x and
 x', and N, N' their rows after the norm, which any linear map w reads.
-
-Main statements
-  57  through a norm, the effect is that of the coefficients with S held, plus (S'/S - 1) <w, N'>:
-      these coefficients are exact wherever the patch keeps the deviation
-  57  gradient x change misses <w, N> times (1 - S'/S cos) more, cos being the cosine of x and x'
-  57  before an RMSNorm of weight 1 at norm-epsilon 0, the squared error of the gradient less the
-      squared error of the held deviation is d (1 - u cos)(1 - (2 - u) cos), u = 1 + |S'/S - 1|:
-      where cos >= 0, the gradient is closer if and only if u cos > 1, which is if the length
-      changes by more than the direction
-  57  so a patch that turns x and keeps its length is seen by the held deviation alone, and one
-      that rescales x, which changes nothing, by the gradient alone
-  58  at a product, the effect of patching both factors is the mean of gradient x change of both
-      runs: half of that of one run, LRP's equal split, is exact if the other run has zeros there
 """
 
 import pytest
@@ -131,6 +118,8 @@ def squared_errors():
     scope="3 channels",
 )
 def test_which_one_is_closer_depends_on_length_and_direction():
+    # Where k >= 0, the gradient is closer if and only if u k > 1: if the length changes by more
+    # than the direction.
     m, k = (X * X.T)[0] / (WIDTH * S**2), (X * PATCH.T)[0] / (WIDTH * S * T)  # m is 1 without h
     shape = lambda m, k, s: WIDTH * (m - s * k) * (m * (m - s * k) + 2 * (s - 1) * k)
     slope, held = squared_errors()

@@ -4,16 +4,6 @@ PA-LRP (Bakish et al., 2025, arXiv 2506.02138) gives relevance to pairs of token
 Eq. 1 where position is added, and by the half rule where it turns queries and keys.  Behind that
 it is AttnLRP.  Which encodings conserve, each alone, is theorem 45; that sums of absolute values
 do not is theorem 22.
-
-Main statements
-  70  in a head whose query is turned, queries, keys, values and position receive R less what Eq. 5
-      absorbs at the softmax, and nothing else is lost: PA-LRP conserves where AttnLRP does
-  70  of the relevance of one score, position receives half, whatever the angles; with keys alone
-      turned by the relative angle, which changes no score, it receives a quarter
-  70  absolute values of position by layer exceed the signed sum by twice the size of all negative
-      relevance of layers
-  70  position and content of an added encoding exchange c where a constant c moves from one to
-      the other, which changes no value: only their sum is explained
 """
 
 import itertools

@@ -1,13 +1,4 @@
-"""Position in attention: the relevance that each encoding takes, and the share it should take.
-
-Main statements
-  45  in nine ways to encode position, content and position receive all that arrives as eps -> 0
-      and stabilisers absorb the rest
-  46  a bias that is equal along a row changes nothing, and in total receives nothing as eps -> 0;
-      nor does it take anything from the scores; its absolute values do not vanish
-  47  multiplied into the weights, position receives a quarter of the readout's relevance, whatever
-      it is
-"""
+"""Position in attention: the relevance that each encoding takes, and the share it should take."""
 
 import pytest
 import sympy as sp

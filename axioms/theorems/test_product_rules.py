@@ -2,14 +2,6 @@
 
 A rule here is local and conserves: of the relevance R of z = x y it gives R S(x, z) to the left
 factor x and R (1 - S(x, z)) to the right one, all factors being positive.
-
-Main statements
-  60  invariance under re-association asks S(x, q) S(q, z) = S(x, z) (Sincov's equation), which
-      only shares phi(x)/phi(z) solve if none of them is 0
-  60  log x/log z and (1 - x^k)/(1 - z^k) are two of them: merging products is not the only remedy
-  60  the first is commutative as well, the second is not
-  60  shares that know no units are numbers c with c^2 = c: so locality, conservation,
-      associativity, commutativity and freedom of units exclude each other, and no four of them do
 """
 
 import itertools

@@ -5,19 +5,6 @@ the gradient as c (Nanda, 2023), and RelP (Jafari et al., 2025, arXiv 2508.21258
 R/x by the rules of CP-LRP.  ``axioms.composites.RELP`` is that composite.  Norms and products of
 two are theorems 57 and 58; this is what is left.  LibraGrad (Mehri et al., 2024, arXiv 2411.16760)
 detaches and halves the gradients that RelP holds.
-
-Main statements
-  73  RelP's coefficients are the gradient of the model with weights of attention, deviations and
-      ratios of activations held and half of each gate, and its estimate of removing everything is
-      CP-LRP: the output less what biases absorb
-  73  LibraGrad's input x gradient is CP-LRP, and its bias x gradient is what biases absorb: in all
-      the output (FullGrad-completeness)
-  73  at attention RelP misses exactly (A' - A) v', at an activation x' (y'/x' - y/x): nothing, if
-      the patch keeps what is held
-  73  attribution patching misses exactly the terms of order 2 and more of a product, and y - x y'
-      of an activation that is removed; neither of the two is always closer
-  73  gradient x input loses -(n - 1) R of n factors, R (1 - x y'/y) of an activation, and the part
-      of a norm's square that is not norm-epsilon
 """
 
 from dataclasses import replace

@@ -1,13 +1,6 @@
 """Rotary positions: a fixed rotation of q, or a product of q with (cos, sin).
 
 q' = (q1 cos - q2 sin, q1 sin + q2 cos): a linear map of q, or two sums of two products.
-
-Main statements
-  22  held fixed, a rotation is a linear layer (theorem 6), and as eps -> 0 the relevance of q then
-      depends on the relative position alone, as the scores do
-  22  as products, q and position receive R z / (z + eps sign z) / 2 each, signed: half as eps -> 0
-  22  four nonzero shares of position never have one sign, so that their absolute values always add
-      up to more than the size of their signed sum
 """
 
 import itertools

@@ -6,17 +6,6 @@
 The sum is a readout of the experts by their weights (Shazeer et al., 2017, arXiv 1701.06538, Eq. 1;
 Mixtral, 2024, arXiv 2401.04088, Sec. 2.1).  AttnLRP gives half to the weights and Eq. 5 behind
 them, CP-LRP holds the weights.
-
-Main statements
-  74  with the router held the experts receive all, R p_k E_k/(y + p) of expert k; with halves the
-      router receives half and its softmax absorbs R_k (1 - z_k + zbar) of that, all of it at equal
-      logits; a sigmoid router absorbs nothing
-  74  a router held is explained alike whether its weights are the softmax of the chosen logits or
-      the chosen part of a softmax of all, divided by its sum; by halves, with the divisor held, it
-      is not: experts that were not chosen receive relevance
-  74  the only expert of a token leaves half to a router that changes nothing, by halves
-  74  RMSNorm with its root held survives a rotation of the channels and a weight that is folded
-      into the next layer, as epsilon -> 0
 """
 
 import pytest

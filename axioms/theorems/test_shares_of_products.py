@@ -3,18 +3,6 @@
 A local rule that conserves gives of the relevance R of z = x y the part R S(x, z) to the left
 factor and the rest to the right one (theorem 60).  An attribution to the inputs of a polynomial is
 as in theorem 68.
-
-Main statements
-  69  survival of re-association and of the order of factors leaves S(x, x^q) = 1/q, and therefore
-      S(x^p, x^q) = p/q, without any regularity; where S(x, z) = phi(x)/phi(z) it makes phi(x y) =
-      phi(x) + phi(y), whose measurable solutions are multiples of log (Banach, 1920; Sierpinski,
-      1920)
-  69  no such rule is defined for all positive factors: it fails at 1 1 1
-  69  on polynomials that are linear in every input, the merged split of each term is the only
-      attribution that is linear, complete, symmetric and free of units, and gives nothing without
-      influence; it is the Shapley value and Integrated Gradients
-  69  shares by degrees, R p/(p + q) for factors of degrees p and q, are Integrated Gradients on
-      every graph of products and of sums of equal degrees; merged shares need equal degrees
 """
 
 import itertools
@@ -89,6 +77,7 @@ def test_the_order_of_factors_is_cauchys_equation(record_property):
     turned = found(lambda x, z: phi(x) / phi(z), (1, 0), 0)
     gap = (phi(x) + phi(y) - phi(x * y)) / phi(x * y)
     assert identical((pair[0] - turned[0]) / R, gap)
+    # Its measurable solutions are multiples of log (Banach, 1920; Sierpinski, 1920).
     record_property("method", "then Cauchy's equation in log x")
 
 

@@ -5,17 +5,6 @@
 MambaLRP (Jafari et al., 2024, arXiv 2406.07592, Sec. 4) defines its rules by what it detaches
 before gradient x input: A, B and C of the recurrence, the ratio y/x of SiLU, and half of a gate.
 Products by A, B and C are readouts here, so that the value-only rule holds them.
-
-Main statements
-  72  with A, B and C held, token s receives y_t's C_t A_t ... A_(s+1) B_s x_s per unit of y_t: the
-      recurrence conserves as epsilon -> 0, and its residual at finite epsilon is the stabilisers'
-  72  the recurrence and the attention matrix that it amounts to get one explanation
-  72  without biases a whole Mamba block conserves, and relevance is input times the gradient of
-      the detached block
-  72  with half to each factor, token s receives 2^-(t - s + 2) of that: it conserves in all, but
-      not for the tokens, and depends on the way that the recurrence is written
-  72  gradient x input sums to 3 y_t where B and C are linear in the tokens
-  72  a token that acts by selection alone receives nothing
 """
 
 import pytest

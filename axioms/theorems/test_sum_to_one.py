@@ -2,11 +2,6 @@
 
 A map a has the sum s, and deviations a_i - s/n whose squares add up to V(a); r of two maps is
 C(a, b)/(D(a) D(b)) with C the sum of products of deviations and D(a) > 0 the root of V(a).
-
-Main statements
-  76  r of maps that sum to one is the sign of the product of the sums, times r of the maps; if r is
-      the same for all, a share p of other signs makes its mean r (1 - 2 p)
-  76  a number that is added to a whole map keeps r, and may turn r of the maps that sum to one
 """
 
 import pytest

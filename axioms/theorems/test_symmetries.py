@@ -1,15 +1,4 @@
-"""Symmetries of the weights: which changes of a network that no output shows, no relevance shows.
-
-Main statements
-  17  Q -> c Q with K -> K / c changes no relevance of Eq. 4, at any eps; but the projection that
-      makes c Q absorbs as if eps were eps / |c|, so x keeps its relevance only as eps -> 0
-  17  Q -> Q M with K -> K M^-T keeps the relevance of x as eps -> 0
-  17  a hidden unit copied, its outgoing weights divided among the copies, changes nothing at any
-      eps; one split into two halves of its size does, at finite eps
-  17  a hidden unit without incoming weights changes nothing at any eps > 0
-  17  heads permuted together with their rows of W_O: nothing changes at any eps; heads added up
-      one by one after their rows of W_O: nothing changes as eps -> 0
-"""
+"""Symmetries of weights: which changes of a network that no output shows, no relevance shows."""
 
 import pytest
 import sympy as sp

@@ -3,12 +3,6 @@
 f(S) is the logit of a text with the words S kept, any number for each S; LOO_i, I_ij, D_ijk and
 dividends are differences as in theorems 79 and 80, in the text of all words N unless another one is
 named.
-
-Main statements
-  81  each difference is the change of a smaller one by a word; it is linear, and words have names
-  81  f(N\\S) = f(N) - sum of LOO_i + sum of I_ij - sum of D_ijk + ..., over sets in S
-  81  LOO_i and I_ij miss a sum of C(|S|, 3) third differences, which they do not determine
-  81  by dividends LOO_i counts all sets with i, and the Shapley value an nth of sets of n words
 """
 
 import itertools

@@ -1,10 +1,4 @@
-"""Linear attention as one operation: O = Q K' V merged into a product of three matrices.
-
-Main statements
-  9  each of Q, K', V receives R O / (3 O + eps sign O) in all: a third of R as eps -> 0
-  9  merged by the canonizer, (QK')V and Q(K'V) are one graph, which gives q/3 + k/3 + v/3 and
-     conserves: q, k and v are gradient x input through each projection
-"""
+"""Linear attention as one operation: O = Q K' V merged into a product of three matrices."""
 
 import pytest
 import sympy as sp

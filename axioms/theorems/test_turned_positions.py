@@ -1,11 +1,4 @@
-"""Position that turns queries and keys: by a chain of steps, or by an angle.
-
-Main statements
-  49  a chain of steps k <- k - P k leaves out steps that do nothing; as a chain of products it
-      gives a key that is n steps away R/2^n, even where every step does nothing
-  50  measured from angle 0, rotary position receives nothing there, and still conserves
-That rotary position receives half at every angle, also at 0, is theorem 22.
-"""
+"""Position that turns queries and keys: by a chain of steps, or by an angle."""
 
 import pytest
 import sympy as sp

@@ -4,11 +4,6 @@ An attribution here is a table of shares: for every way to compute x_1 ... x_n b
 what part of R each factor gets.  The axioms are linear equations between those numbers:
 conservation (the shares of one graph sum to 1), symmetry (renaming the factors of a graph renames
 the shares) and implementation invariance (all graphs have the same shares).
-
-Main statements
-  5  the three axioms force R/n (n <= 4), and each of them is needed
-  5  they do so only for shares that are numbers: R |x_i| / sum |x_k| obeys all three
-  5  but if in addition every factor's unit may change, shares that are powers of x are R/n as well
 """
 
 import itertools

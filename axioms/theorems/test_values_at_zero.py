@@ -1,14 +1,8 @@
 """Functions that are not 0 at 0: their value at 0 as a fixed term of a sum.
 
-    f(x) = f(0) + (f(x) - f(0)),  the sum by Eq. 1, the difference by the identity rule
+A function is the sum of its value at 0 and its change from there:
 
-Main statements
-  75  x gets R (f(x) - f(0)) / f(x), whichever numbers are taken out of f; the relevance per unit of
-      x is at most L times the relevance per unit of f, if |f(x) - f(0)| <= L |x|
-  75  by the identity rule on the whole of f, the relevance per unit of x has no bound near 0, and
-      depends on whether a number is added inside f or after it
-  75  a sigmoid gets one relevance from all its spellings; SiLU as a product of x and a sigmoid
-      absorbs relevance, and SiLU as one function absorbs none
+    f(x) = f(0) + (f(x) - f(0)),  the sum by Eq. 1, the difference by the identity rule
 """
 
 import pytest

@@ -14,9 +14,6 @@ THEOREMS = '''
 A sum passes on what arrives.
 
     z = x + y
-
-Main statements
-90a  A product is shared.
 """
 
 import pytest
