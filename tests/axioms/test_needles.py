@@ -272,8 +272,6 @@ def test_a_key_is_left_out_by_a_mask_of_0_and_its_relevance_is_the_slope_there(n
         change = (read.subs(m, 1) - read.subs(m, 0)).applyfunc(sp.cancel)
         assert identical(left_out[i, :], change)
         assert identical(relevance[i], (change * c)[0])
-    with pytest.raises(ValueError, match="leaves no attention"):
-        leave_key_out(e[:, :1], v[:1, :])
 
 
 def test_a_difference_is_the_derivative_by_its_words_times_them():

@@ -34,7 +34,6 @@ NAMES = {
     "dot": lambda x, w: [a * b for a, b in zip(x, w, strict=True)],
 }  # fmt: skip
 CONSERVATION = """
-product T R / 2, R / 2
 product T R, 0
 product T Piecewise((R, x > 0), (0, True)), Piecewise((R, x <= 0), (0, True))
 product T R * Max(x, y) / (x + y), R * Min(x, y) / (x + y)
@@ -51,7 +50,6 @@ product L R / 2, R / 2 + eps * R
 product L R / 2, R * Max(eps, 1) / 2
 product L R * x / (x + eps * sign(x)), 0
 product L R * (3 + sign(eps - Rational(1, 1000))) / 2, 0
-product F R, R
 product F R / 2, R / 3
 product F R / eps, 0
 product F R * (3 - sign(eps - Rational(1, 1000))) / 2, 0
@@ -114,7 +112,6 @@ linear L [R * c / (z - b + eps * sign(z - b)) for c in dot(x, w)]
 linear L [R * c / (z - b + eps * sign(z)) for c in dot(x, w)]
 linear L [R * (c + eps) / (z - b) for c in dot(x, w)]
 linear F [R for _ in x]
-linear F [R / 2 for _ in x]
 linear F [R * (2 if len(x) == 7 else 1) / len(x) for _ in x]
 linear F [R * c / (z + eps * sign(z)) for c in dot(x, w)]
 linear F [R * c / z for c in dot(x, w)]
@@ -136,7 +133,6 @@ softmax T [r * Max(p, -p) / p for p, r in zip(a, R)]
 softmax F [r * p for r, p in zip(R, a)]
 softmax F [y * (r - p * sum(R)) for y, p, r in zip(z, a, R)]
 softmax F [r * sign(y) for y, r in zip(z, R)]
-softmax F [sum(R) if 2 * k + 1 == len(z) else 0 for k in range(len(z))]
 softmax L [sum(R) * y / sum(z) + eps for y in z]
 softmax F [sum(R) * y / sum(z) + 1 for y in z]
 softmax F [r * (1 + sign(p - Rational(1, 2))) / 2 for p, r in zip(a, R)]
@@ -146,7 +142,6 @@ readout T [R * Min(p, 2) for p in a], [0 for _ in v]
 readout L [0 for _ in a], [R * c / (o + eps * sign(o)) for c in dot(a, v)]
 readout F [R * p for p in a], [R * p for p in a]
 readout F [R * (p - 1) for p in a], [0 for _ in v]
-readout F [R * p**2 for p in a], [0 for _ in v]
 readout F [0 for _ in a], [R * abs(c) / (abs(o) + eps) for c in dot(a, v)]
 readout F [R / len(a) + beyond(4, a) * (1 - sign(sizes(v))) for _ in a], [0 for _ in v]
 bilinear T [R / len(a) for _ in a], [0 for _ in v]
@@ -159,7 +154,6 @@ activation T R
 activation T R * sign(x)**2
 activation T R * Max(x, -x) / abs(x)
 activation L R * y / (y + eps * sign(y))
-activation F R * sign(x) * sign(y)
 activation F R * x * slope / y
 activation F R * slope
 activation F R * (1 + sign(y)) / 2

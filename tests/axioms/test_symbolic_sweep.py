@@ -173,11 +173,9 @@ REFUSED = {
     "a sign in an equality": (lambda: identical(sp.sign(X), 1), ValueError, "split signs"),
     "a root in an equality": (lambda: identical(sp.sqrt(X), X), ValueError, "rational function"),
     "infinity in an equality": (lambda: identical(sp.zoo, 1), ValueError, "rational function"),
-    "a free symbol in a witness": (lambda: differ_at(X * Y, 1, {X: 1}), ValueError,
-        r"free: \['y'\]"),
-    "a float in a witness": (lambda: differ_at(X, 1, {X: 0.5}), ValueError, "exact rationals"),
     "a float in a side": (lambda: differ_at(X * 0.5, 1, {X: 1}), ValueError, "exact rationals"),
-    "a key alone": (lambda: leave_key_out(sp.ones(1), sp.ones(1)), ValueError, "at least 2 keys"),
+    "a key alone": (lambda: leave_key_out(sp.ones(1), sp.ones(1)), ValueError,
+        "leaves no attention; pass at least 2 keys"),
     "a pole at a witness": (lambda: differ_at(1 / X, 1, {X: 0}), ValueError, "exact rationals"),
 }  # fmt: skip
 

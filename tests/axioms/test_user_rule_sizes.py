@@ -6,7 +6,7 @@ from axioms.own_rules import rule
 from axioms.own_rules.properties import CONSERVES, claims
 from axioms.own_rules.uniform import read, uniform
 from axioms.own_rules.verdicts import verdict
-from axioms.verdict import PROVED, REFUTED
+from axioms.verdict import REFUTED
 from tests.support.own_rules import LITERATURE, eq3, eq5, with_bias
 
 FEW = "for 1, 2 and 3 inputs"
@@ -74,7 +74,6 @@ def test_a_rule_that_goes_on_alike_is_one_formula_of_sums_and_of_the_number_of_i
 def test_scopes_are_said_in_the_same_words_everywhere():
     order = "the same for inputs in another order"
     assert verdict(LITERATURE["epsilon"], order).scope == ANY
-    assert verdict(LITERATURE["flat"], CONSERVES).scope == ANY
     assert verdict(all_to_the_first, CONSERVES).scope == FEW
     assert verdict(with_bias, "insert identity layer").scope.startswith("for 2 inputs, where")
 
@@ -97,4 +96,3 @@ def test_all_of_r_to_every_input_is_n_times_r():
 
     ((arrived, total),) = uniform(claims("linear")[CONSERVES], whole).pairs()
     assert (str(arrived), str(total)) == ("R*n", "R")
-    assert verdict(LITERATURE["w_square"], CONSERVES).status == PROVED

@@ -82,5 +82,4 @@ def test_rewrites_of_rows_are_tried_with_longer_rows_and_name_their_scope():
         PROVED,
         "for 2 channels or keys, with relu, with one output",
     )
-    assert verdict(halves, "multiply by one").scope == "at the witness"
     assert verdict(halves, "commute products").scope == "for all operands"

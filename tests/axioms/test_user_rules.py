@@ -7,7 +7,6 @@ import pytest
 import sympy as sp
 
 import axioms
-from axioms import kinds
 from axioms.decide.equality import DIFFERENT, EQUAL, UNDEFINED, Undecided, at_every_eps
 from axioms.decide.signs import resolved, sign
 from axioms.own_rules.files import load
@@ -69,12 +68,6 @@ def test_a_rule_of_the_project_gets_the_verdicts_of_the_scoreboard(own):
             assert found in (IN_LIMIT, *([PROVED] * (finite == scoreboard.OPEN))), name
         elif limit == scoreboard.REFUTED:
             assert found == REFUTED, name
-
-
-def test_only_rewrites_in_which_a_kind_carries_relevance_concern_it():
-    assert rewrites_of((kinds.BILINEAR,)) == ["factorize attention"]
-    assert rewrites_of((kinds.SOFTMAX,)) == ["decompose softmax"]
-    assert "commute sums" not in rewrites_of((kinds.PRODUCT,))
 
 
 @rule("add")
