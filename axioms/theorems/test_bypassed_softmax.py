@@ -170,13 +170,13 @@ def test_at_equal_logits_the_bypass_does_no_harm(record_property):
     record_property("method", "an affine map keeps |r| = 1")
 
 
-def stacked(attend, weights, x, layers=2):
-    """Relevance of the states x, from row 0 of ``layers`` times h -> h + A h, as epsilon -> 0.
+def stacked(attend, weights, x):
+    """Relevance of the states x, from row 0 of two times h -> h + A h, as epsilon -> 0.
 
     At logits 0 nothing comes through the weights.
     """
     states = [x]
-    for _ in range(layers):
+    for _ in range(2):
         states.append(states[-1] + weights * states[-1])
     relevance = sp.Matrix([states[-1][0], *[0] * (x.rows - 1)])
     for h in reversed(states[:-1]):

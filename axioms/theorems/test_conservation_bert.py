@@ -20,7 +20,7 @@ R = sp.Symbol("R", real=True)
 # size is an induction over its operations, which axioms.rules.ledger carries out.
 
 
-def bert(layers=1, heads=1, *, norm_eps=0):
+def bert(layers=1, heads=1):
     """Layers of BERT: attention and MLP, each with a residual and LayerNorm; of no fixed width.
 
     The output projections of several heads are summed.  ReLU stands for GELU, which the identity
@@ -31,8 +31,7 @@ def bert(layers=1, heads=1, *, norm_eps=0):
         return linear(x, f"{name} W", f"{name} b")
 
     def norm(name, x):
-        w, b = parameter(f"{name} W"), parameter(f"{name} b")
-        return Node(kinds.LAYER_NORM, (x, w, b), attributes={"norm_eps": norm_eps})
+        return Node(kinds.LAYER_NORM, (x, parameter(f"{name} W"), parameter(f"{name} b")))
 
     def head(x):
         logits = Node(kinds.SCORES, (dense("q", x), dense("k", x)))

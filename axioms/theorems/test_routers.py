@@ -191,14 +191,6 @@ NORM_EPS = S**2 - sum(v**2 for v in ROW) / 2  # so that the root mean square is 
 G, OUT = generic("g", 1, 2), generic("o", 2, 2)
 
 
-def agree(one, other, at, relevance):
-    """Raises AssertionError unless two graphs of x are one function, explained alike."""
-    assert identical(denoted(one, at), denoted(other, at))
-    y = denoted(one, at).multiply_elementwise(relevance)
-    found = [explain(graph, at, ATTNLRP, relevance=y)["x"] for graph in (one, other)]
-    assert identical(*found)
-
-
 @pytest.mark.theorem(
     74,
     "As epsilon -> 0 and with its root held, RMSNorm gives the same relevance if its weight is "
@@ -210,7 +202,9 @@ def test_the_weight_of_rms_norm_can_be_folded():
     at = {"x": ROW, "w": G, "one": sp.ones(1, 2), "out": OUT, "folded": sp.diag(*G) * OUT}
     one = linear(rms(leaf("x"), norm_eps=NORM_EPS), "out")
     other = linear(rms(leaf("x"), "one", norm_eps=NORM_EPS), "folded")
-    agree(one, other, at, generic("r", 1, 2))
+    assert identical(denoted(one, at), denoted(other, at))
+    y = denoted(one, at).multiply_elementwise(generic("r", 1, 2))
+    assert identical(*(explain(graph, at, ATTNLRP, relevance=y)["x"] for graph in (one, other)))
 
 
 @pytest.mark.theorem(
