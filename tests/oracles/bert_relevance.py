@@ -16,16 +16,6 @@ from tests.oracles.bert import EMBEDDINGS, Bert, forward, layer_paths, merge_hea
 
 
 @dataclass
-class Entry:
-    """One line of the ledger: total relevance that reached an operation, and that left it."""
-
-    kind: str
-    module: str
-    arrived: float
-    passed: float
-
-
-@dataclass
 class Relevance:
     """Relevance, in logits, at the sum of the embeddings, before the first LayerNorm."""
 
@@ -36,7 +26,6 @@ class Relevance:
     type: np.ndarray  # (t)
     logit: float
     target: int
-    ledger: tuple[Entry, ...]  # from the classifier down to the sum of the embeddings
     outputs: dict[str, np.ndarray]  # (t, c), at the output of every linear map, norm, activation
 
 
@@ -87,23 +76,17 @@ def relevance(
     """Eqs. 1 and 3-5, as ``composite`` assigns them, from one logit down to the embeddings.
 
     input_ids, token_type_ids, keep: (t), as in ``forward``; target: class index, default the
-    predicted one.  Not conserved: see the ledger, whose differences sum to the loss.
-    Raises the errors of ``rule_names``.
+    predicted one.  Raises the errors of ``rule_names``.
     """
     names = rule_names(model, composite)
     at = forward(model, input_ids, token_type_ids=token_type_ids, keep=keep)
     heads = model.num_attention_heads
-    ledger: list[Entry] = []
     outputs: dict[str, np.ndarray] = {}
 
     def through(kind: str, module: str, r: np.ndarray, *activations: Any) -> Any:
         if kind in {kinds.LINEAR, kinds.LAYER_NORM, kinds.ACTIVATION}:  # modules of their own
             outputs[module] = r
-        passed = RULES[kind, names[kind, module]].messages(*activations, r, eps=eps)
-        parts = passed if isinstance(passed, tuple) else (passed,)
-        total = sum(float(part.sum()) for part in parts)
-        ledger.append(Entry(kind, module, float(r.sum()), total))
-        return passed
+        return RULES[kind, names[kind, module]].messages(*activations, r, eps=eps)
 
     def linear(module: str, r: np.ndarray, x: np.ndarray) -> Any:
         return through(kinds.LINEAR, module, r, x, *model.linear(module))
@@ -161,6 +144,5 @@ def relevance(
         type=types.sum(axis=-1),
         logit=float(logits[target]),
         target=target,
-        ledger=tuple(ledger),
         outputs=outputs,
     )
