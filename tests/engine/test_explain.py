@@ -122,11 +122,13 @@ def test_all_forms_show_every_token_its_number_and_with_what_it_was_made(found):
         assert {*colours([value for *_, value in found.lines(n)])} <= shown
 
 
-def test_shares_of_attention_are_no_logits_in_a_notebook(loaded):
-    found = explain(loaded.model, loaded.tokenizer, "a fine film", method="attention-rollout")
+def test_shares_of_attention_are_no_logits_in_a_notebook_and_on_a_page(loaded):
+    found = explain(loaded.model, loaded.tokenizer, TEXTS[0], method="attention-rollout")
     assert "shares of attention" in found._repr_html_()
     assert "larger share" in found._repr_html_()
     assert "logit" not in found._repr_html_()
+    assert "Shares of attention, which are not logits" in found.html()
+    assert "where the model attends" in found.html()
 
 
 def test_a_picture_holds_letters_without_a_font_and_words_without_an_end(found):
@@ -153,12 +155,6 @@ def test_nothing_that_a_terminal_obeys_is_in_any_form(found):
     for form in (repr(again), printed(again.terminal(), 80), again.html(), again._repr_html_()):
         assert printable(form) == form
         assert "[31mred" in form
-
-
-def test_attention_rollout_says_that_its_shares_are_no_logits(loaded):
-    page = explain(loaded.model, loaded.tokenizer, TEXTS[0], method="attention-rollout").html()
-    assert "Shares of attention, which are not logits" in page
-    assert "where the model attends" in page
 
 
 def test_a_table_has_a_line_per_token_and_none_for_padding(found):
