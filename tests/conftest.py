@@ -104,6 +104,12 @@ def float64():
         yield
 
 
+@pytest.fixture
+def soon(monkeypatch):
+    """Records at the second call of a shape, so that the third proves and the fourth replays."""
+    monkeypatch.setattr("lrp_axioms.numeric.replay.calls.AFTER", 1)
+
+
 @pytest.fixture(scope="session")
 def checkpoint(tmp_path_factory):
     """A folder as `save_pretrained` writes it: a random BERT and a tokenizer."""

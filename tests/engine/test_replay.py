@@ -20,12 +20,7 @@ MODELS = [
     ("qwen2", CAUSAL), ("gemma2", CAUSAL), ("mixtral", CAUSAL), ("mamba", CAUSAL),
 ]  # fmt: skip
 NUMBERS = ("relevance", "target", "logit", "residual")
-
-
-@pytest.fixture(autouse=True)
-def soon(monkeypatch):
-    """Records at the second call of a shape, so that the third proves and the fourth replays."""
-    monkeypatch.setattr(calls, "AFTER", 1)
+pytestmark = pytest.mark.usefixtures("soon")
 
 
 def by_rules(*given, **options):

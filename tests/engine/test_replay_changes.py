@@ -15,11 +15,7 @@ from tests.census.build import CAUSAL, CLASSES, with_inputs
 from tests.engine.test_replay import assert_replays, proved, warmed
 from tests.support import cases, tools, user_changes
 
-
-@pytest.fixture(autouse=True)
-def soon(monkeypatch):
-    """Records at the second call of a shape, so that the third proves and the fourth replays."""
-    monkeypatch.setattr(calls, "AFTER", 1)
+pytestmark = pytest.mark.usefixtures("soon")
 
 
 @pytest.mark.parametrize(("change", "name"), user_changes.CASES)

@@ -18,11 +18,7 @@ from tests.census.build import CLASSES, with_inputs
 from tests.engine.test_replay import assert_equal, assert_replays, by_rules, proved, warmed
 from tests.support import cases
 
-
-@pytest.fixture(autouse=True)
-def soon(monkeypatch):
-    """Records at the second call of a shape, so that the third proves and the fourth replays."""
-    monkeypatch.setattr(calls, "AFTER", 1)
+pytestmark = pytest.mark.usefixtures("soon")
 
 
 def test_a_hook_of_all_modules_that_is_gone_does_not_matter(tiny, batch):
