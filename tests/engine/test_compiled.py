@@ -39,14 +39,14 @@ def assert_same(found, want):
     }
 
 
-bert = lambda layers: (cases.tiny_bert(num_hidden_layers=layers), cases.tiny_batch())
+bert = lambda: (one_layer(), cases.tiny_batch())
 GIVEN = {
-    "no rules": (lambda: bert(1), "gradient-x-input", {}),
-    "finite epsilon": (lambda: bert(1), "cp-lrp", {"epsilon": 0.1, "share": "word"}),
-    "distilbert": (lambda: cases.family("distilbert"), "attnlrp", {}),
-    "gpt2, cp-lrp": (lambda: cases.family("gpt2"), "cp-lrp", {}),
+    "no rules": (bert, "gradient-x-input", {}),
+    "finite epsilon": (bert, "cp-lrp", {"epsilon": 0.1, "share": "word"}),
+    "distilbert": (lambda: cases.family("distilbert", n_layers=1), "attnlrp", {}),
+    "gpt2, cp-lrp": (lambda: cases.family("gpt2", n_layer=1), "cp-lrp", {}),
     "llama": (lambda: cases.family("llama"), "attnlrp", {}),
-    "vit": (lambda: cases.family("vit"), "attnlrp", {}),
+    "vit": (lambda: cases.family("vit", num_hidden_layers=1), "attnlrp", {}),
 }
 
 
@@ -59,9 +59,12 @@ def test_it_is_what_attribute_finds(name):
             assert_same(explain(batch, target), attribute(model, batch, method, target, **options))
 
 
-@pytest.mark.parametrize(("name", "method"), [("bert", "cp-lrp"), ("gpt2", "attnlrp")])
-def test_a_graph_for_all_shapes_finds_the_same(name, method):
-    model, batch = cases.family(name)
+OF_ONE = [("bert", "cp-lrp", "num_hidden_layers"), ("gpt2", "attnlrp", "n_layer")]
+
+
+@pytest.mark.parametrize(("name", "method", "layers"), OF_ONE)
+def test_a_graph_for_all_shapes_finds_the_same(name, method, layers):
+    model, batch = cases.family(name, **{layers: 1})
     ids = torch.cat([batch["input_ids"]] * 3)[:5, :5].clamp(min=2)  # no padding
     traced = []
     look = lambda graph, inputs: traced.append(graph) or graph.forward
