@@ -157,11 +157,11 @@ def resumed(model, _inputs):
 
 
 def measured(model, _inputs):
-    """The columns that rows of the experiments keep of two sentences."""
+    """The columns that rows keep of two sentences, by methods with and without a gap."""
     classifier = models.load(device=model.device)
     classifier = replace(classifier, model=classifier.model.double())
     few = data.load().first(2)
-    variants = {name: {"method": name} for name in METHODS}
+    variants = {name: {"method": name} for name in ("attnlrp", "integrated-gradients")}
     row = Row(name="all", table="table2", dataset=few.name, model="embedded", variants=variants)
     found = [of_text(row, classifier, few, [0, 1]) for of_text in (text.maps, layer_errors)]
     columns = [column for each in found for column in each.values()]
