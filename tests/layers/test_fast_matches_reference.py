@@ -115,19 +115,3 @@ def test_every_activation_chunks_and_a_mask_with_a_hole(options, eps):
     if not options:
         batch["attention_mask"][0, 2] = 0
     tiny_check(ATTNLRP, eps=eps, batch=batch, **options)
-
-
-@pytest.mark.parametrize("trained", [False, True], ids=["tiny", "embedded"])
-def test_leave_one_out(embedded, reference, trained):
-    if trained:
-        models, text, batch = embedded.values(), reference, cases.encode(cases.SENTENCES[1:])
-    else:
-        models = [cases.tiny_bert(attn_implementation=x) for x in embedded]
-        text, batch = cases.reference_of(models[0]), cases.tiny_batch()
-    found = [attribute(model, batch, "loo").relevance for model in models]
-    for row, n, arguments in rows(batch):
-        want = bert.leave_one_out(text, **arguments)
-        for got in found:
-            np.testing.assert_allclose(got[row, :n].numpy(), want, rtol=1e-9, atol=1e-11)
-            assert not got[row, n:].any()
-        assert np.abs(want).min() > 1e-4  # a mask that is dropped on the way gives exactly 0

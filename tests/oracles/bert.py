@@ -1,4 +1,4 @@
-"""A whole BERT sequence classifier, embeddings to logits: its forward pass and leave-one-out.
+"""A whole BERT sequence classifier, embeddings to logits: its forward pass.
 
 One sentence at a time, without padding, in float64.  Axis letters: ``t`` token, ``c`` channel,
 ``h`` head, ``j`` query row, ``i`` key row, ``r`` query/key channel, ``p`` value channel.
@@ -7,7 +7,7 @@ Parameters and activations go by the module paths of Hugging Face's
 """
 
 import json
-from collections.abc import Callable, Sequence
+from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -144,27 +144,3 @@ def forward(
     at["bert.pooler.activation"] = np.tanh(linear("bert.pooler.dense", x[0]))
     linear("classifier", at["bert.pooler.activation"])
     return at
-
-
-def leave_one_out(
-    model: Bert,
-    input_ids: Sequence[int] | np.ndarray,
-    *,
-    target: int | None = None,
-    token_type_ids: ArrayLike | None = None,
-    keep: ArrayLike | None = None,
-) -> np.ndarray:
-    """Eq. LOO: the logit minus the logit with one token masked out as a key, for each token.
-
-    input_ids, token_type_ids, keep: (t), as in ``forward``; target: class index, default the
-    predicted one.  Returns (t), in logits.  Needs two tokens at least.
-    """
-    keep = np.ones(len(input_ids), bool) if keep is None else np.asarray(keep, bool)
-
-    def logits(kept: np.ndarray) -> np.ndarray:
-        return forward(model, input_ids, token_type_ids=token_type_ids, keep=kept)["classifier"]
-
-    whole = logits(keep)
-    target = int(whole.argmax()) if target is None else target
-    positions = np.arange(len(keep))
-    return np.array([whole[target] - logits(keep & (positions != t))[target] for t in positions])

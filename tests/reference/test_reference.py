@@ -1,4 +1,4 @@
-"""The reference's BERT: forward pass, relevance, rules per layer, leave-one-out."""
+"""The reference's BERT: forward pass, relevance, rules per layer."""
 
 from dataclasses import replace
 
@@ -187,25 +187,3 @@ def test_an_operation_without_a_rule_is_named():
     rules_but = {kind: rule for kind, rule in ATTNLRP.rules.items() if kind != kinds.SOFTMAX}
     with pytest.raises(UnassignedOperation, match=r"layer\.1\.attention\.self"):
         bert_relevance.relevance(model, IDS, composite=Composite("no softmax", rules_but))
-
-
-# Leave-one-out.
-
-
-def test_leave_one_out_is_that_of_transformers_and_not_zero(pretrained):
-    stock, model, ids = pretrained
-    whole = stock_logits(stock, ids)
-    target = whole.argmax()
-    masked = [[n != t for n in range(len(ids))] for t in range(len(ids))]
-    want = [whole[target] - stock_logits(stock, ids, keep=keep)[target] for keep in masked]
-    np.testing.assert_allclose(bert.leave_one_out(model, ids), want, rtol=0, atol=1e-10)
-    assert np.abs(want).min() > 1e-6
-
-
-def test_leave_one_out_starts_from_the_tokens_that_are_kept():
-    _, model = tiny()
-    left = bert.leave_one_out(model, IDS, keep=KEEP, target=2, token_type_ids=TYPES)
-    logits = lambda keep: bert.forward(model, IDS, keep=keep, token_type_ids=TYPES)["classifier"]
-    logit = lambda keep: logits(keep)[2]
-    assert left[2] == 0  # it was out already
-    np.testing.assert_allclose(left[1], logit(KEEP) - logit([True, False, False, *KEEP[3:]]))
