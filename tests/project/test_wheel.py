@@ -3,7 +3,6 @@
 import importlib
 import os
 import re
-import shlex
 import socket
 import subprocess
 import sys
@@ -20,7 +19,7 @@ from packaging.utils import canonicalize_name
 ROOT = Path(__file__).resolve().parents[2]
 PROJECT = tomllib.loads((ROOT / "pyproject.toml").read_text("utf-8"))["project"]
 PROGRAM = """
-import sys
+import shlex, sys
 from importlib.machinery import PathFinder
 
 ABSENT = {absent!r}
@@ -39,7 +38,13 @@ class Finder(PathFinder):
 sys.meta_path = [Finder if finder is PathFinder else finder for finder in sys.meta_path]
 import lrp_axioms.benchmarks.cli as c
 print(c.__file__)
-c.main()
+for command in sys.argv[1:]:
+    sys.argv = ["lrp-axioms", *shlex.split(command)]
+    try:
+        sys.exit(c.main())
+    except SystemExit as stopped:
+        for stream in (sys.stdout, sys.stderr):
+            print("", stopped.code or 0, "", sep="\\0", end="", file=stream, flush=True)
 """
 
 
@@ -79,14 +84,22 @@ def _applies(marker, extras):
     return any(marker.evaluate({"extra": extra}) for extra in {"", *extras})
 
 
-def run(installed, folder, command, *extras):
-    """Runs a command with no other libraries than the core's and the extras'."""
+def run(installed, folder, commands, *extras):
+    """Runs commands with no other libraries than the core's and the extras', in one process.
+
+    Returns command -> exit code, stdout, stderr.
+    """
     environment = os.environ | {"PYTHONPATH": str(installed), "PYTHONSAFEPATH": "1"}
     program = PROGRAM.format(absent=absent(*extras))
-    return subprocess.run(
-        [sys.executable, "-c", program, *shlex.split(command)],
+    done = subprocess.run(
+        [sys.executable, "-c", program, *commands],
         cwd=folder, env=environment, capture_output=True, text=True,
     )  # fmt: skip
+    assert done.returncode == 0, done.stderr
+    assert str(installed) in done.stdout.splitlines()[0]
+    out, err = (stream.split("\0") for stream in (done.stdout, done.stderr))
+    ended = zip(map(int, out[1::2]), out[::2], err[::2], strict=False)  # nothing is behind the last
+    return dict(zip(commands, ended, strict=True))
 
 
 def test_the_core_has_none_of_the_libraries_of_the_paper():
@@ -103,15 +116,6 @@ from lrp_axioms import rule
 def halves(x, y, z, R, eps):
     return R / 2, R / 2
 """
-
-
-@pytest.fixture(scope="module")
-def folder(tmp_path_factory):
-    """Where commands run, one after the other: it has a file of texts, and one of a rule."""
-    found = tmp_path_factory.mktemp("anywhere")
-    (found / "texts.csv").write_text("text\nnot a bad film\na dull film\n", "utf-8")
-    (found / "rule.py").write_text(RULE, "utf-8")
-    return found
 
 
 def test_the_wheel_states_the_licence_of_every_file_in_it(installed):
@@ -199,14 +203,6 @@ CORE = {
 }
 
 
-def test_the_core_alone_explains_audits_and_judges(installed, folder):
-    for command, shown in CORE.items():
-        done = run(installed, folder, command)
-        assert done.returncode == 0, done.stderr
-        assert str(installed) in done.stdout.splitlines()[0]
-        assert shown in done.stdout, command
-
-
 LACKS = {
     "prove": "lrp-axioms prove needs pytest",
     "prove --show 1": "lrp-axioms prove needs pytest",
@@ -216,36 +212,44 @@ LACKS = {
 }
 
 
-@pytest.mark.parametrize("command", LACKS)
-def test_what_needs_more_names_the_line_that_installs_it(installed, folder, command):
-    done = run(installed, folder, command)
-    assert done.returncode == 2
-    (said,) = [line for line in done.stderr.splitlines() if not line.startswith("note: ")]
-    install = 'pip install "lrp-axioms[paper]"'
-    assert said == f"error: {LACKS[command]}, not installed here; run {install}"
+def test_the_core_alone_explains_audits_and_judges_and_names_what_it_lacks(installed, tmp_path):
+    (tmp_path / "texts.csv").write_text("text\nnot a bad film\na dull film\n", "utf-8")
+    (tmp_path / "rule.py").write_text(RULE, "utf-8")
+    found = run(installed, tmp_path, [*CORE, *LACKS])
+    for command, shown in CORE.items():
+        code, out, err = found[command]
+        assert code == 0, err
+        assert shown in out, command
+    for command, lacks in LACKS.items():
+        code, _, err = found[command]
+        (said,) = [line for line in err.splitlines() if not line.startswith("note: ")]
+        install = 'pip install "lrp-axioms[paper]"'
+        assert (code, said) == (2, f"error: {lacks}, not installed here; run {install}")
 
 
-def test_with_its_extra_the_page_is_served(installed, folder):
+def test_with_its_extra_the_page_is_served(installed, tmp_path):
     """A server that is told to take a port in use has loaded all that it serves."""
     with socket.socket() as taken:
         taken.bind(("127.0.0.1", 0))
         taken.listen()
         port = taken.getsockname()[1]
-        done = run(installed, folder, f"serve embedded --port {port}", "app")
-    assert (done.returncode, f"--port {port}: " in done.stderr) == (2, True), done.stderr
+        call = f"serve embedded --port {port}"
+        code, _, err = run(installed, tmp_path, [call], "app")[call]
+    assert (code, f"--port {port}: " in err) == (2, True), err
 
 
 PAPER = {
-    "prove --show 1": "Theorem 1",
     "reproduce table2 --examples 2": "report.html",
     "reproduce patching --examples 1": "report.html",
     "report": "report.md",
     "explain embedded 'a dull film' --layers --png why.png": "wrote why.png",
+    "prove --show 1": "Theorem 1",
 }
 
 
-def test_with_its_extra_the_paper_is_measured(installed, folder):
+def test_with_its_extra_the_paper_is_measured(installed, tmp_path):
+    found = run(installed, tmp_path, PAPER, "paper")
     for command, shown in PAPER.items():
-        done = run(installed, folder, command, "paper")
-        assert done.returncode == 0, done.stderr
-        assert shown in done.stdout, command
+        code, out, err = found[command]
+        assert code == 0, err
+        assert shown in out, command
