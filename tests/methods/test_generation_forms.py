@@ -14,7 +14,6 @@ from numeric import explain_generation
 from numeric.generation.result import Generation
 from numeric.spelling import printable
 from tests.census.measure import conditions
-from tests.support.browser import chromium
 from tests.support.program import printed
 from tests.support.writers import ANSWER, PROMPT, model_of, tokenizer
 
@@ -61,35 +60,32 @@ def test_a_page_opens_on_the_unit_that_is_asked_for(found, unit):
         found.html("line")
 
 
-def test_pointing_at_what_was_written_shows_its_causes(found, tmp_path):
+def test_pointing_at_what_was_written_shows_its_causes(found, browser, tmp_path):
     texts = ("<i>", *found.tokens[1:])
     found = dataclasses.replace(found, tokens=texts)
     (tmp_path / "a.html").write_text(found.html(), "utf-8")
-    with chromium() as driver:
-        driver.get((tmp_path / "a.html").as_uri())
-        written = driver.find_elements(By.CSS_SELECTOR, "button.token")
-        assert "".join(x.get_property("textContent") for x in written) == "".join(found.written)
-        ActionChains(driver).move_to_element(written[2]).perform()
-        row = found.relevance[2]
-        status = driver.find_element(By.ID, "sum").text.replace("−", "-")
-        for number in (found.logit[2], row.sum(), found.residual[2]):
-            assert f"{number:+.3f}" in status
-        against = driver.find_elements(By.CSS_SELECTOR, ".against")
-        assert len(against) == (row < -0.05 * row.abs().max()).sum()
-        first = driver.find_element(By.CSS_SELECTOR, "#causes tr:nth-child(2)").text.replace(
-            "−", "-"
-        )
-        assert first.startswith(f"{row[row.abs().argmax()]:+.3f} ")
-        written[1].click()
-        ActionChains(driver).move_to_element(driver.find_element(By.TAG_NAME, "h1")).perform()
-        assert f"{found.logit[1]:+.3f}" in driver.find_element(By.ID, "sum").text.replace("−", "-")
-        driver.find_element(By.CSS_SELECTOR, "[value=word]").click()
-        words = driver.find_elements(By.CSS_SELECTOR, "button.token")
-        assert len(words) == len(found.by("word").written)
-        driver.set_window_size(420, 800)
-        width = driver.execute_script("return document.documentElement.scrollWidth")
-        assert width <= driver.execute_script("return window.innerWidth")
-        assert not [x for x in driver.get_log("browser") if x["level"] == "SEVERE"]
+    browser.get((tmp_path / "a.html").as_uri())
+    written = browser.find_elements(By.CSS_SELECTOR, "button.token")
+    assert "".join(x.get_property("textContent") for x in written) == "".join(found.written)
+    ActionChains(browser).move_to_element(written[2]).perform()
+    row = found.relevance[2]
+    status = browser.find_element(By.ID, "sum").text.replace("−", "-")
+    for number in (found.logit[2], row.sum(), found.residual[2]):
+        assert f"{number:+.3f}" in status
+    against = browser.find_elements(By.CSS_SELECTOR, ".against")
+    assert len(against) == (row < -0.05 * row.abs().max()).sum()
+    first = browser.find_element(By.CSS_SELECTOR, "#causes tr:nth-child(2)").text.replace("−", "-")
+    assert first.startswith(f"{row[row.abs().argmax()]:+.3f} ")
+    written[1].click()
+    ActionChains(browser).move_to_element(browser.find_element(By.TAG_NAME, "h1")).perform()
+    assert f"{found.logit[1]:+.3f}" in browser.find_element(By.ID, "sum").text.replace("−", "-")
+    browser.find_element(By.CSS_SELECTOR, "[value=word]").click()
+    words = browser.find_elements(By.CSS_SELECTOR, "button.token")
+    assert len(words) == len(found.by("word").written)
+    browser.set_window_size(420, 800)
+    width = browser.execute_script("return document.documentElement.scrollWidth")
+    assert width <= browser.execute_script("return window.innerWidth")
+    assert not [x for x in browser.get_log("browser") if x["level"] == "SEVERE"]
 
 
 def test_a_file_without_a_token_before_those_written_is_refused(tmp_path):

@@ -13,7 +13,6 @@ from selenium.webdriver.common.by import By
 
 import lrp_axioms
 from benchmarks.experiments import figure2
-from tests.support.browser import chromium
 from tests.support.theorems import FILES, claims
 from website.pictures import COLUMNS, heat_map
 from website.reference import listed, meaning
@@ -57,25 +56,24 @@ def test_the_catalogue_has_every_statement_with_its_verdict_and_formulas(site):
 
 
 @pytest.mark.parametrize("page", ["THEOREMS", "MODELS"])
-def test_a_long_page_shows_its_sections_first_and_opens_what_an_address_names(site, page):
-    with chromium() as driver:
-        address = (site / f"{page}.html").as_uri()
-        driver.get(address)
-        height = "return document.documentElement.scrollHeight"
-        assert driver.execute_script(height) < 6000
-        if page == "THEOREMS":
-            driver.get("about:blank")
-            driver.get(f"{address}#theorem-25")
-            assert driver.find_element(By.ID, "theorem-25").is_displayed()
-            assert not driver.find_element(By.ID, "theorem-10").is_displayed()
-            driver.find_element(By.ID, "find").send_keys("semisum")
-            assert driver.find_element(By.ID, "count").text == "0 found"
-            driver.find_element(By.ID, "find").clear()
-            driver.find_element(By.ID, "find").send_keys("softmax")
-            count = int(driver.find_element(By.ID, "count").text.removesuffix(" found"))
-            shown = driver.find_elements(By.CSS_SELECTOR, ".statement:not([hidden])")
-            assert len([x for x in shown if x.is_displayed()]) == count > 10
-            assert all("softmax" in x.text.lower() for x in shown)
+def test_a_long_page_shows_its_sections_first_and_opens_what_an_address_names(site, browser, page):
+    address = (site / f"{page}.html").as_uri()
+    browser.get(address)
+    height = "return document.documentElement.scrollHeight"
+    assert browser.execute_script(height) < 6000
+    if page == "THEOREMS":
+        browser.get("about:blank")
+        browser.get(f"{address}#theorem-25")
+        assert browser.find_element(By.ID, "theorem-25").is_displayed()
+        assert not browser.find_element(By.ID, "theorem-10").is_displayed()
+        browser.find_element(By.ID, "find").send_keys("semisum")
+        assert browser.find_element(By.ID, "count").text == "0 found"
+        browser.find_element(By.ID, "find").clear()
+        browser.find_element(By.ID, "find").send_keys("softmax")
+        count = int(browser.find_element(By.ID, "count").text.removesuffix(" found"))
+        shown = browser.find_elements(By.CSS_SELECTOR, ".statement:not([hidden])")
+        assert len([x for x in shown if x.is_displayed()]) == count > 10
+        assert all("softmax" in x.text.lower() for x in shown)
 
 
 def test_every_public_name_is_in_the_reference(site):
