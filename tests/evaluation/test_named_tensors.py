@@ -16,12 +16,8 @@ def by_hand(module, ids, keep):
     def hide(_module, _inputs, output):
         return output * torch.as_tensor(keep)[:, :, None]
 
-    handle = module.embed.register_forward_hook(hide)
-    try:
-        with torch.no_grad():
-            return read(module(ids)).numpy()
-    finally:
-        handle.remove()
+    with module.embed.register_forward_hook(hide), torch.no_grad():
+        return read(module(ids)).numpy()
 
 
 @pytest.fixture(scope="module")

@@ -44,11 +44,21 @@ def first(output):
 def seen(model, batch, path):
     """The output of a module, by a hook on the model itself."""
     found = []
-    hook = model.get_submodule(path).register_forward_hook(lambda _m, _x, y: found.append(y))
-    with torch.no_grad():
+    keep = lambda _module, _inputs, output: found.append(output)
+    with model.get_submodule(path).register_forward_hook(keep), torch.no_grad():
         logits = model(**batch).logits[0]
-    hook.remove()
     return first(found[0])[0], (logits[1] - logits[0]).item()
+
+
+def patched(model, path, token, row):
+    """Puts ``row`` in the place of a token in the output of a module; a ``with`` block."""
+
+    def patch(_module, _inputs, output):
+        x = first(output).clone()
+        x[0, token] = row
+        return x if isinstance(output, torch.Tensor) else (x, *output[1:])
+
+    return model.get_submodule(path).register_forward_hook(patch)
 
 
 def naive(model, clean, corrupted, path, *, token=0, back=False):
@@ -61,17 +71,9 @@ def naive(model, clean, corrupted, path, *, token=0, back=False):
     there, _ = seen(model, corrupted, path)
     _, before = seen(model, clean, path)
     effects = []
-    for n in range(len(there)):
-
-        def patch(_module, _inputs, output, n=n):
-            x = first(output).clone()
-            x[0, (n + token) % len(there)] = there[n]
-            return x if isinstance(output, torch.Tensor) else (x, *output[1:])
-
-        hook = model.get_submodule(path).register_forward_hook(patch)
-        with torch.no_grad():
+    for n, row in enumerate(there):
+        with patched(model, path, (n + token) % len(there), row), torch.no_grad():
             logits = model(**clean).logits[0]
-        hook.remove()
         effects.append(before - (logits[1] - logits[0]).item())
     return np.array(effects)
 
@@ -182,12 +184,9 @@ def test_at_one_norm_the_errors_are_those_of_theorem_57():
 def met(model, path, batch):
     """The input and the output of a module in one run, of the last token."""
     found = []
-    hook = model.get_submodule(path).register_forward_hook(
-        lambda _m, x, y: found.extend([x[0], first(y)] if x else [None, first(y)])
-    )
-    with torch.no_grad():
+    keep = lambda _m, x, y: found.extend([x[0], first(y)] if x else [None, first(y)])
+    with model.get_submodule(path).register_forward_hook(keep), torch.no_grad():
         model(**batch)
-    hook.remove()
     return [x if x is None else x[0, -1] for x in found]
 
 
@@ -210,15 +209,8 @@ def test_length_and_cosine_are_of_the_next_norm_that_reads_the_place(case):
         norm = f"{path.partition('.')[0]}.{norm}"
         _, there = met(model, path, other)
         before, _ = met(model, norm, clean)
-
-        def patch(_module, _inputs, output):
-            x = first(output).clone()
-            x[0, -1] = there
-            return x if isinstance(output, torch.Tensor) else (x, *output[1:])
-
-        hook = model.get_submodule(path).register_forward_hook(patch)
-        after, _ = met(model, norm, clean)
-        hook.remove()
+        with patched(model, path, -1, there):
+            after, _ = met(model, norm, clean)
     if centres:
         before, after = before - before.mean(), after - after.mean()
     assert found.length[MLP][0, -1] == pytest.approx((after.norm() / before.norm()).item())

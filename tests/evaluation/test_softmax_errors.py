@@ -67,10 +67,8 @@ def shifted(model, batch, layer, example, token, change):
         out[example, token] += torch.tensor(change.ravel())
         return out, output[1]
 
-    handle = readout_of(model, layer).register_forward_hook(add)
-    with torch.no_grad():
+    with readout_of(model, layer).register_forward_hook(add), torch.no_grad():
         logits = model(**batch).logits
-    handle.remove()
     return logits[example, TARGET[example]].item()
 
 

@@ -169,17 +169,11 @@ def test_a_call_that_is_refused_keeps_no_text(lm, tmp_path):
 
 def test_a_hook_that_no_digest_sees_is_refused(lm, tmp_path):
     call(lm, keep=tmp_path, max_new_tokens=2)
-    hook = lm.model.model.layers[0].mlp.register_forward_hook(lambda _m, _a, out: 1.001 * out)
-    try:
-        with pytest.raises(ValueError, match=r"row-000000\.safetensors is not"):
-            call(lm, keep=tmp_path, max_new_tokens=2)
-    finally:
-        hook.remove()
-    idle = lm.model.model.layers[0].mlp.register_forward_hook(lambda _m, _a, out: None)
-    try:
+    hook, says = lm.model.model.layers[0].mlp.register_forward_hook, "row-000000.safetensors is not"
+    with hook(lambda _m, _a, out: 1.001 * out), pytest.raises(ValueError, match=says):
         call(lm, keep=tmp_path, max_new_tokens=2)
-    finally:
-        idle.remove()
+    with hook(lambda _m, _a, out: None):
+        call(lm, keep=tmp_path, max_new_tokens=2)
 
 
 def test_folders_that_hold_other_or_changed_files_are_refused(lm, tmp_path):

@@ -55,9 +55,8 @@ def test_gradient_x_input_is_the_plain_gradient_where_activations_divide(name):
     model, batch = with_inputs(name)
     a, seen = attribute(model, batch, "gradient-x-input", 1), []
     words = lambda _module, _args, out: seen.append(out.detach().requires_grad_()) or seen[0]
-    hook = model.get_input_embeddings().register_forward_hook(words)
-    logits = model(**batch).logits
-    hook.remove()
+    with model.get_input_embeddings().register_forward_hook(words):
+        logits = model(**batch).logits
     (gradient,) = torch.autograd.grad(logits[:, 1].sum(), seen)
     close(a.relevance, (seen[0] * gradient).sum(dim=2).detach() * batch["attention_mask"])
 
