@@ -28,11 +28,13 @@ def test_several_methods_are_the_ones_of_python(told, tmp_path, loaded):
 
 
 def test_a_budget_is_of_the_methods_that_have_one(told, loaded):
-    call = ["explain", "embedded", "not a bad film", "--method", "loo,cp-lrp", "--budget", 3]
-    loo, lrp = told(*call)["texts"]
-    want = explain(loaded.model, loaded.tokenizer, loo["text"], method="loo", budget=3)
-    assert loo["relevance"] == want.relevance[0].tolist()
-    assert lrp["method"] == "cp-lrp"
+    methods, text = ["loo", "budgeted-loo", "cp-lrp"], "not a bad film"
+    call = ["explain", "embedded", text, "--method", ",".join(methods), "--budget", 3]
+    for found, method in zip(told(*call)["texts"], methods, strict=True):
+        given = {} if method == "cp-lrp" else {"budget": 3}
+        want = explain(loaded.model, loaded.tokenizer, text, method=method, **given)
+        assert found["method"] == method
+        assert found["relevance"] == want.relevance[0].tolist()
 
 
 @pytest.mark.parametrize("dtype", ["bfloat16", "float64"])

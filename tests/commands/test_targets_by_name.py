@@ -23,14 +23,6 @@ def _in_the_folder_of_heads(heads, monkeypatch):
     monkeypatch.chdir(heads)
 
 
-def test_a_budget_of_tokens_is_that_of_the_method(told, loaded):
-    text = "not a bad film"
-    (found,) = told("explain", "embedded", text, "--method", "budgeted-loo", "--budget", 2)["texts"]
-    want = explain(loaded.model, loaded.tokenizer, [text], method="budgeted-loo", budget=2)
-    assert found["relevance"] == want.relevance[0].tolist()
-    assert want.details["passes"].tolist() == [2]
-
-
 def test_a_contrast_and_segments_are_of_what_is_generated(told, lm):
     call = ["explain", "embedded-lm", "anna apple bert pen ; anna", "--generate", 1]
     options = ["--contrast", "pen", "--segment", "facts=bert pen", "--by", "segment"]
