@@ -94,15 +94,12 @@ def test_a_layer_opens_on_click_and_its_numbers_are_those_of_the_audit(opened, f
     assert len(rows) == len(lines) > 10
     for row, line in zip(rows, lines, strict=True):
         assert row.find_element(CSS, ".arrived").text == signed(line.arrived)
-        assert row.find_element(CSS, ".passed").text == signed(line.arrived - sum_of(line))
+        absorbed = sum(line.absorbed.values()) + line.numerical
+        assert row.find_element(CSS, ".passed").text == signed(line.arrived - absorbed)
         assert line.node.origin.module in row.text
     softmax = next(n for n, line in enumerate(lines) if line.kind == "softmax")
     cell = rows[softmax].find_element(CSS, '[data-cause="Taylor term"]').text
     assert float(cell) == pytest.approx(lines[softmax].absorbed["Taylor term"], abs=1e-4)
-
-
-def sum_of(line):
-    return sum(line.absorbed.values()) + line.numerical
 
 
 def test_every_refuted_verdict_opens_its_witness(opened, found):

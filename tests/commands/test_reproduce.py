@@ -191,10 +191,6 @@ def test_an_interrupted_run_goes_on_where_it_was_stopped(run, tmp_path, monkeypa
     assert "Run the command again to go on" in " ".join(run("reproduce", "--help")[1].split())
 
 
-def spoil(path):
-    path.write_bytes(path.read_bytes()[:-10])
-
-
 def test_a_folder_of_another_run_and_a_broken_part_are_one_message(run, tmp_path, measured):
     arguments = ("reproduce", "special", "--output", tmp_path)
     assert run(*arguments, "--examples", 1)[0] == 0
@@ -211,7 +207,7 @@ def test_a_folder_of_another_run_and_a_broken_part_are_one_message(run, tmp_path
     assert {path: path.read_bytes() for path in tmp_path.rglob("*") if path.is_file()} == before
     assert measured == []
     part = tmp_path / "table2-embedded-cp-lrp" / "part-000000000000.parquet"
-    spoil(part)
+    part.write_bytes(part.read_bytes()[:-10])
     code, _, err = run(*arguments, "--examples", 1)
     assert (code, err.count("error:")) == (2, 1)
     assert "files have changed since their run" in err
