@@ -249,9 +249,8 @@ def test_an_audit_and_a_written_text_are_pages_of_their_own(served):
     assert b"write 1 to 64 tokens" in served.ask(f"/written?{path}00")[1]
 
 
+@pytest.mark.parametrize("served", ["embedded-english"], indirect=True)
 def test_warnings_and_unknown_words_are_notes(served):
-    if served.name == "embedded":
-        return
     text = "Anna put the zebra in the box . " * 12
     notes = [x["note"] for x in served.events(question("attnlrp", text=text)) if "note" in x]
     assert notes == [
