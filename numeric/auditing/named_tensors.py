@@ -20,7 +20,6 @@ from lrp_axioms.numeric.methods.options import composite_of
 from lrp_axioms.numeric.methods.tensor_runs import (
     Run,
     check_alone,
-    check_axes,
     checked,
     odd_arguments,
     open_run,
@@ -85,7 +84,7 @@ def _capture(
     try:
         with own_failures(module, run), off, block:
             number = block.end(read(run.call(run.model)))
-            check_axes(axes, checked(run, number))
+            checked(run, number, axes)
             if not number.requires_grad:
                 raise ValueError(unreached(*leaves))
             root = draft.node_of(number)

@@ -12,13 +12,7 @@ from torch import Tensor, nn
 
 from lrp_axioms.numeric.engine.blocks import outside
 from lrp_axioms.numeric.evaluation.trial import Map, Trial, maps_of, rounding
-from lrp_axioms.numeric.methods.tensor_runs import (
-    check_alone,
-    check_axes,
-    checked,
-    odd_arguments,
-    open_run,
-)
+from lrp_axioms.numeric.methods.tensor_runs import check_alone, checked, odd_arguments, open_run
 from lrp_axioms.numeric.models.checks import own_failures
 
 
@@ -69,9 +63,8 @@ def open_trial(
             run = open_run(module, inputs, of, **change)
             with own_failures(module, run), torch.autocast(run.device.type, enabled=False):
                 found = read(run.call(run.model))
-            leaves = checked(run, found)
+            leaves = checked(run, found, axes)
             if not change:
-                check_axes(axes, leaves)
                 check_alone(module, run.given, read, found)
         return leaves, found.detach()
 

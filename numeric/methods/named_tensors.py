@@ -11,13 +11,7 @@ from lrp_axioms.numeric.engine.blocks import outside
 from lrp_axioms.numeric.engine.engine import Propagation
 from lrp_axioms.numeric.engine.rules import check_stabiliser, wide
 from lrp_axioms.numeric.methods.options import composite_of
-from lrp_axioms.numeric.methods.tensor_runs import (
-    check_alone,
-    check_axes,
-    checked,
-    odd_arguments,
-    open_run,
-)
+from lrp_axioms.numeric.methods.tensor_runs import check_alone, checked, odd_arguments, open_run
 from lrp_axioms.numeric.models.checks import own_failures
 from lrp_axioms.numeric.results.result import Attribution
 
@@ -63,8 +57,7 @@ def of_tensors(
         with torch.autocast(run.device.type, enabled=False):
             with own_failures(module, run), rules:
                 found = rules.end(read(run.call(run.model)))
-            leaves = checked(run, found)
-            check_axes(axes, leaves)
+            leaves = checked(run, found, axes)
             check_alone(module, run.given, read, found)
             parts = dict(zip(leaves, _relevance(found, leaves), strict=True))
     flat = [r.sum(dim=axes) if axes != () else r for r in parts.values()]

@@ -165,7 +165,7 @@ def odd_arguments(of: Any, read: Any, axes: Any) -> Iterator[str]:
         yield f"axes={axes!r}: pass a number, or a tuple of numbers, such as -1 for embeddings"
 
 
-def check_axes(axes: int | tuple[int, ...], leaves: Mapping[str, Tensor]) -> None:
+def _check_axes(axes: int | tuple[int, ...], leaves: Mapping[str, Tensor]) -> None:
     """Raises ValueError for axes that a tensor does not have, or that are its examples'."""
     numbers = axes if isinstance(axes, tuple) else (axes,)
     for name, x in leaves.items():
@@ -178,8 +178,8 @@ def check_axes(axes: int | tuple[int, ...], leaves: Mapping[str, Tensor]) -> Non
             )
 
 
-def checked(run: Run, found: Any) -> dict[str, Tensor]:
-    """Returns the leaves; ValueError unless ``found`` is a number of each example."""
+def checked(run: Run, found: Any, axes: int | tuple[int, ...]) -> dict[str, Tensor]:
+    """Returns the leaves; ValueError unless ``axes`` fit and ``found`` has a number per example."""
     said = [*run.faults()]
     sizes = {name: len(x) for name, x in run.leaves.items() if x is not None}
     if not isinstance(found, Tensor) or not found.is_floating_point() or found.ndim != 1:
@@ -189,7 +189,9 @@ def checked(run: Run, found: Any) -> dict[str, Tensor]:
         said.append(f"read returns {len(found)} numbers for examples {sizes}; return {RETURNS}")
     if said:
         raise ValueError("\n".join(said))
-    return {name: x for name, x in run.leaves.items() if x is not None}
+    leaves = {name: x for name, x in run.leaves.items() if x is not None}
+    _check_axes(axes, leaves)
+    return leaves
 
 
 def _copy(module: nn.Module) -> nn.Module:
