@@ -5,7 +5,7 @@ Imports only the standard library, so that commands start fast.
 
 import difflib
 import unicodedata
-from collections.abc import Iterable, Sequence
+from collections.abc import Collection, Iterable, Sequence
 from textwrap import shorten
 
 LONGEST = 2**24  # letters of a text, or bytes of a line: about ten long books
@@ -67,6 +67,15 @@ def did_you_mean(given: Iterable[object], known: Iterable[str], *, alike: float 
     found = (closest(word, known, alike=alike) for word in given)
     meant = dict.fromkeys(repr(name) for name in found if name is not None)
     return f"; did you mean {', '.join(meant)}?" if meant else ""
+
+
+def check_known(what: str, given: Iterable[str], known: Collection[str]) -> None:
+    """Raises ValueError that lists all ``given`` names of a ``what`` that are not ``known``."""
+    if unknown := [name for name in given if name not in known]:
+        raise ValueError(
+            f"unknown {what} {', '.join(map(repr, unknown))}; the {what}s are {', '.join(known)}"
+            f"{did_you_mean(unknown, known)}"
+        )
 
 
 def text_fault(value: object) -> str | None:

@@ -14,7 +14,7 @@ from lrp_axioms.benchmarks.experiments.result import Result
 from lrp_axioms.benchmarks.names import DEFAULT_TABLES, ON_TEXTS, TABLES
 from lrp_axioms.benchmarks.running.workers import IN_PROCESS, Engine, processes
 from lrp_axioms.benchmarks.sources.data import SOURCES, Texts
-from lrp_axioms.numeric.spelling import did_you_mean
+from lrp_axioms.numeric.spelling import check_known
 
 
 def reproduce(
@@ -57,12 +57,7 @@ def reproduce(
 
 def choose_tables(tables: Sequence[str] | None) -> Sequence[str]:
     """Sorts the wanted tables as in the paper; ValueError names all unknown ones."""
-    unknown = [table for table in tables or () if table not in TABLES]
-    if unknown:
-        raise ValueError(
-            f"unknown table {', '.join(map(repr, unknown))}; the tables are {', '.join(TABLES)}"
-            f"{did_you_mean(unknown, TABLES)}"
-        )
+    check_known("table", tables or (), TABLES)
     return [table for table in TABLES if table in (tables or DEFAULT_TABLES)]
 
 

@@ -10,7 +10,7 @@ from pathlib import Path
 from lrp_axioms.benchmarks.errors import UnavailableError, first_line
 from lrp_axioms.benchmarks.sources import faults, files, streams
 from lrp_axioms.benchmarks.sources.pins import PINS
-from lrp_axioms.numeric.spelling import did_you_mean
+from lrp_axioms.numeric.spelling import check_known
 
 EMBEDDED = Path(__file__).parents[1] / "assets" / "sentences.tsv"
 
@@ -78,11 +78,7 @@ def load(name: str = "embedded", *, data_dir: Path | None = None, training: bool
                 f"the embedded sentences are no texts to learn from; pass {' or '.join(SOURCES)}"
             )
         return _texts(name, _read(EMBEDDED, "sentence"), "embedded", "SST", 1)
-    if name not in SOURCES:
-        raise ValueError(
-            f"unknown data set {name!r}; the data sets are {', '.join(DATASETS)}"
-            f"{did_you_mean([name], DATASETS)}"
-        )
+    check_known("data set", [name], DATASETS)
     source = SOURCES[name]
     if training:
         source = replace(source, split="train", files=source.training)

@@ -27,7 +27,7 @@ from lrp_axioms.numeric.evaluation.trial import (
 from lrp_axioms.numeric.methods import memory_budget
 from lrp_axioms.numeric.models.checks import own_failures
 from lrp_axioms.numeric.models.inputs import prepare
-from lrp_axioms.numeric.spelling import did_you_mean
+from lrp_axioms.numeric.spelling import check_known
 from lrp_axioms.numeric.targets import Label, Target
 from lrp_axioms.numeric.targets.readout import Readout
 
@@ -238,11 +238,7 @@ LOWER = {"MoRF"}
 def _check_measures(measures: Iterable[str] | None, known: Sequence[str]) -> list[str]:
     named = [measures] if isinstance(measures, str) else measures
     wanted = list(known if named is None else named)
-    if unknown := [name for name in wanted if name not in known]:
-        raise ValueError(
-            f"unknown measure {', '.join(map(repr, unknown))}; the measures are "
-            f"{', '.join(known)}{did_you_mean(unknown, known)}"
-        )
+    check_known("measure", wanted, known)
     return wanted
 
 
