@@ -89,8 +89,7 @@ def sweep(
         raise ValueError('methods is empty; pass at least one, such as ["attnlrp", "cp-lrp"]')
     with outside(), torch.inference_mode(mode=False):
         batch = prepare(model, inputs, targets=[target]).of_text()
-        off = torch.autocast(batch.device.type, enabled=False)
-        with own_failures(model, batch), off:
+        with own_failures(model, batch):
             relevance, readout, logit = _relevance(
                 model, batch, composites, target, tokenizer, share
             )
@@ -103,6 +102,7 @@ def sweep(
             "float32"
         )
     relevance = relevance * (batch.attention_mask == 1)
+    off = torch.autocast(batch.device.type, enabled=False)
     with outside(), torch.inference_mode(mode=False), off:
         each = zip(composites, relevance, logit, strict=True)
         amplification.warn(model, batch, readout, each, share=share)

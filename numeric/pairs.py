@@ -69,9 +69,7 @@ def interactions(
     batch = prepare(model, inputs, targets=[target]).of_text()
     if batch.decoder_input_ids is not None:
         raise ValueError("inputs has decoder_input_ids: parts are of one text; leave it out")
-    off = torch.autocast(batch.device.type, enabled=False)
-    failures = own_failures(model, batch)
-    with outside(), torch.inference_mode(mode=False), off, failures, _own_advice():
+    with outside(), torch.inference_mode(mode=False), own_failures(model, batch), _own_advice():
         readout = Readout.of(model, batch, [target], tokenizer=tokenizer)
         with readout.one_draw(model, batch), torch.no_grad():
             texts = losses(

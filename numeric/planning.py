@@ -81,8 +81,7 @@ def plan(
         opened, refusal = run.model if isinstance(run, Run) else packed.unpack(model), None
         planner = _Planner(opened, rules)
         try:
-            off = torch.autocast(run.device.type, enabled=False)
-            with own_failures(opened, run), off, planner.block as block:
+            with own_failures(opened, run), planner.block as block:
                 out = run.call(opened)
                 for x in out.values() if isinstance(out, Mapping) else tree_leaves(out):
                     if isinstance(x, Tensor):

@@ -59,9 +59,8 @@ def capture(model: PreTrainedModel, batch: Batch, readout: Readout | None = None
     with outside(), torch.inference_mode(mode=False), torch.enable_grad():
         recorder = Recorder(model)
         draft, block = recorder.draft, recorder.block
-        off = torch.autocast(model.device.type, enabled=False)
         try:
-            with readout.one_draw(model, batch), own_failures(model, batch), off, block:
+            with readout.one_draw(model, batch), own_failures(model, batch), block:
                 rows = readout.run(model, batch.arguments(), settle=settle)
         finally:
             draft.calls.clear()  # their frames hold on to all that they computed

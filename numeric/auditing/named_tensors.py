@@ -80,9 +80,8 @@ def _capture(
             begin(name, x)
             draft.put(run.copies[name], leaves[name])
     run.began = begin
-    off = torch.autocast(run.device.type, enabled=False)
     try:
-        with own_failures(module, run), off, block:
+        with own_failures(module, run), block:
             number = block.end(read(run.call(run.model)))
             checked(run, number, axes)
             if not number.requires_grad:

@@ -105,8 +105,7 @@ def evaluate(
     present = (batch.attention_mask == 1).numpy(force=True)
     kept = check_fixed(fixed, present)
     maps = maps_of(relevance, present & ~kept)
-    off = torch.autocast(batch.device.type, enabled=False)
-    with own_failures(model, batch), torch.inference_mode(mode=False), off:
+    with own_failures(model, batch), torch.inference_mode(mode=False):
         readout = Readout.of(model, batch, [target], tokenizer=tokenizer)
         with torch.no_grad(), readout.one_draw(model, batch):
             rows = readout.run(model, batch.arguments())

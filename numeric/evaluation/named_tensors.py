@@ -61,7 +61,7 @@ def open_trial(
     def call(**change: Any) -> tuple[dict[str, Tensor], Tensor]:
         with outside(), torch.inference_mode(mode=False), torch.no_grad():
             run = open_run(module, inputs, of, **change)
-            with own_failures(module, run), torch.autocast(run.device.type, enabled=False):
+            with own_failures(module, run):
                 found = read(run.call(run.model))
             leaves = checked(run, found, axes)
             if not change:

@@ -117,7 +117,7 @@ def patching(
         batch = prepare(model, clean, targets=[target]).of_text()
         other = None if corrupted is None else prepare(model, corrupted)
         _check(batch, other)
-        with torch.autocast(batch.device.type, enabled=False), own_failures(model, batch):
+        with own_failures(model, batch):
             readout = Readout.of(model, batch, [target], tokenizer=tokenizer)
             nothing = torch.zeros((), device=batch.device)
             text, x, norms = _Text(model, batch, readout, nothing).seen(flat)

@@ -153,9 +153,11 @@ def _code_problems(modules: Modules) -> Iterator[str]:
 
 @contextmanager
 def own_failures(model: nn.Module, inputs: Any) -> Iterator[None]:
-    """Raises ValueError for an error that ``inputs.call(model)`` also raises without rules."""
+    """Turns autocast off; ValueError for errors that ``inputs.call(model)`` has without rules."""
+    off = torch.autocast(inputs.device.type, enabled=False)
     try:
-        yield
+        with off:
+            yield
     except (UnassignedOperation, MemoryError, torch.OutOfMemoryError):
         raise
     except Exception as error:
@@ -163,7 +165,7 @@ def own_failures(model: nn.Module, inputs: Any) -> Iterator[None]:
         if isinstance(error, ValueError) and not getattr(inputs, "mixed", False):
             raise
         try:
-            with outside(), torch.no_grad():
+            with off, outside(), torch.no_grad():
                 inputs.call(model)
         except Exception as own:  # the code of a model raises any type
             raise ValueError(
