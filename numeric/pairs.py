@@ -72,10 +72,7 @@ def interactions(
     with outside(), torch.inference_mode(mode=False), own_failures(model, batch), _own_advice():
         readout = Readout.of(model, batch, [target], tokenizer=tokenizer)
         with readout.one_draw(model, batch), torch.no_grad():
-            texts = losses(
-                model, batch, readout, batch_size=batch_size, removal="attention-mask",
-                memory=memory,
-            )  # fmt: skip
+            texts = losses(model, batch, readout, batch_size=batch_size, memory=memory)
             each = torch.arange(len(names), device=batch.device)
             masks = torch.tensor(numbers, device=batch.device) == each[:, None]
             logit = texts.logits[0]

@@ -51,9 +51,7 @@ def budgeted_loo(
     refuse.
     """
     _check(budget, tolerance)
-    texts = losses(
-        model, batch, readout, batch_size=batch_size, removal="attention-mask", memory=memory
-    )
+    texts = losses(model, batch, readout, batch_size=batch_size, memory=memory)
     found = list(mask_relevance(model, batch, texts.readout, heads=True))
     wide = texts.starts.dtype
     guess = torch.stack([x.relevance for x in found]).to(wide)

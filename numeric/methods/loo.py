@@ -150,7 +150,7 @@ def losses(
     readout: Readout,
     *,
     batch_size: int,
-    removal: str | int,
+    removal: str | int = "attention-mask",
     memory: int | str,
     dtype: str | None = None,
 ) -> Losses:

@@ -53,9 +53,7 @@ def shapley(
     """
     _check(batch, samples, seed, fixed)
     _check_windows(model, batch)
-    texts = losses(
-        model, batch, readout, batch_size=batch_size, removal="attention-mask", memory=memory
-    )
+    texts = losses(model, batch, readout, batch_size=batch_size, memory=memory)
     players = texts.words & ((batch.present == 1).cumsum(dim=1) > 1)
     players = players if fixed is None else players & ~fixed.to(players.device)
     _check_samples(players.sum(dim=1).tolist(), samples)
