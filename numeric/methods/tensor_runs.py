@@ -217,7 +217,7 @@ def check_alone(
         )
         args, kwargs = tree_map(cut, (own.args, own.kwargs))
         try:
-            with torch.no_grad():
+            with torch.no_grad(), torch.autocast(found.device.type, enabled=False):
                 (alone,) = read(_copy(module)(*args, **kwargs))
         except Exception as error:  # the code of a module raises any type
             raise ValueError(

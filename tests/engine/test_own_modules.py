@@ -8,7 +8,7 @@ from torch import nn
 from torch.utils._pytree import tree_map
 
 from axioms.composites import CP_LRP, UnassignedOperation
-from numeric import attribute, audit, plan, propagation
+from numeric import attribute, audit, evaluate, plan, propagation
 from tests.support.own_modules import IDS, MODULES, Cnn, Encoder, Gpt, Two, make, read
 
 
@@ -220,8 +220,15 @@ def test_buffers_that_a_forward_writes_to_stay_as_they_were():
 def test_autocast_around_the_call_changes_nothing():
     module, images = make(Cnn), MODULES["CNN"][1]
     plain = attribute(module, images, "cp-lrp", of="input", read=read)
+    columns = torch.arange(images.shape[-1]).expand(len(images), -1)
+    numbers = lambda: [
+        audit(module, images[:1], "cp-lrp", of="input", read=read).relevance.tolist(),
+        evaluate(module, images, columns, measures=["Δ"], of="input", axes=(1, 2), read=read),
+    ]
+    want = numbers()
     with torch.autocast("cpu", dtype=torch.bfloat16):
         found = attribute(module, images, "cp-lrp", of="input", read=read)
+        assert str(numbers()) == str(want)
     assert torch.equal(found.relevance, plain.relevance)
 
 
