@@ -99,8 +99,8 @@ def rate(number: int, classifier: models.Classifier, texts: list[str]) -> float:
         options = {"name": "embedded", "output": output, "engine": engine, "track": stamped}
         explained.explain_texts(classifier, texts, **options)
     ray.shutdown()
-    if len(stamps) <= number:
-        raise SystemExit(f"{len(texts)} texts are one block per worker; pass more as --texts")
+    if len(stamps) == number or len(stamps) % number:
+        raise SystemExit(f"{number} workers do not share {len(stamps)} blocks; pass other --texts")
     (start, _), *later = stamps[number - 1 :]
     return sum(lines for _, lines in later) / (later[-1][0] - start)
 
