@@ -223,8 +223,8 @@ RULES: dict[str, tuple[str, str, tuple[str, ...]]] = {
 def _of_rule(name: str, given: Mapping[str, Any]) -> list[Step]:
     """The graph of one operation, for a run of a rule."""
     op, rule, parameters = RULES[name]
-    operands = [given[x] for x in parameters if given.get(x) is not None]  # there may be no bias
-    operands = operands[0] if isinstance(operands[0], list | tuple) else operands
+    own = [given[x] for x in parameters if given.get(x) is not None]  # there may be no bias
+    operands = own[0] if isinstance(own[0], list | tuple) else own
     more: More = {"relevance": given["relevance"]} if "relevance" in given else {}
     if op == kinds.PRODUCT:
         operands = [sp.ones(*given["relevance"].shape)] * given["n"]

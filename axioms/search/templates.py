@@ -79,11 +79,11 @@ class Template:
 
     @property
     def unknowns(self) -> tuple[PolyElement, ...]:
-        return self.ring.gens[:-LEAVES]
+        return tuple(self.ring.gens[:-LEAVES])
 
     @property
     def leaves(self) -> tuple[PolyElement, ...]:
-        return self.ring.gens[-LEAVES:]
+        return tuple(self.ring.gens[-LEAVES:])
 
     def polynomial(self, which: int, x: Value, y: Value) -> PolyElement:
         """P1, P2 or Q (0, 1, 2) at two values."""

@@ -78,7 +78,7 @@ def _slope(x: Tensor, y: Tensor, slope_at_zero: float | Tensor) -> Tensor:
 
 
 class _InPlaceOf(torch.autograd.Function):
-    """Gives ``z`` the gradient of ``x @ weight.T``, and that of ``x`` if there is no weight."""
+    """Gives ``z`` the gradient of ``x @ weight.T``, or of ``x`` if there is no weight."""
 
     apply: Callable[..., Tensor]
 

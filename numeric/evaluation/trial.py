@@ -100,7 +100,7 @@ class TextTrial(Trial):
 
     @property
     def seen(self) -> np.ndarray:
-        return self.present | self.fixed
+        return np.asarray(self.present | self.fixed)
 
     def numbers(self, example: Tensor, keep: Tensor) -> Tensor:
         keep = keep | torch.from_numpy(self.fixed)[example]

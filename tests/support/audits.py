@@ -17,7 +17,7 @@ def eager(name="bert", **options):
 
 
 def behind(*steps):
-    """The same of BERT, with ``steps`` behind its first activation."""
+    """Returns BERT as ``eager`` does, with ``steps`` behind its first activation."""
     model, inputs = eager()
     on(then(lambda x: reduce(lambda y, step: step(y), steps, x)), LAYER(0) + ACT)({"model": model})
     return model, inputs
