@@ -1,7 +1,6 @@
 """Layer-wise Relevance Propagation with any Composite, in one forward and one backward pass."""
 
 from collections.abc import Callable, Iterable, Iterator, Sequence
-from itertools import chain
 from typing import Any
 
 import torch
@@ -99,11 +98,7 @@ def lrp(
     image = None if batch.pixel_values is None else batch.pixel_values.shape[2:]
     apart = turns or share == "word"
     each_in = [entry.parts() if apart else entry.whole() for entry in entries]
-    # Only one of two stacks of layers may have token types, or positions.
-    of_each: Callable[[str], list[Tensor]] = lambda name: [
-        x[name] if name in x else torch.zeros_like(x["word"]) for x in each_in
-    ]
-    parts = {name: by_token(of_each(name)) for name in dict.fromkeys(chain(*each_in))}
+    parts = {name: by_token([part[name] for part in each_in]) for name in each_in[0]}
     for each, logit, end in zip(targets, logits, sums, strict=True):
         more = end is not sums[-1] or batch.mixed
         found = iter(torch.autograd.grad(end, asked, allow_unused=optional, retain_graph=more))
