@@ -27,7 +27,7 @@ from lrp_axioms.numeric.engine.marks import (
     mark,
     marked,
 )
-from lrp_axioms.numeric.engine.rulebook import Handler, Rulebook
+from lrp_axioms.numeric.engine.rulebook import Handler, Rulebook, by_rule
 from lrp_axioms.numeric.engine.settled import run
 
 EXTREMA = ("max", "maximum", "min", "minimum")
@@ -246,7 +246,7 @@ def _deviation(engine: Rulebook, use: Use) -> Any:
 
 def softmax(engine: Rulebook, use: Use) -> Tensor:
     use = in_own_dtype(use)
-    ruled = use._replace(func=partial(engine.by_rule, kinds.SOFTMAX, use.func))
+    ruled = use._replace(func=partial(by_rule, engine, kinds.SOFTMAX, use.func))
     return marked(run(engine, ruled, kinds.SCORES), WEIGHTS)
 
 

@@ -12,7 +12,7 @@ from lrp_axioms.numeric.engine.blocks import Again
 from lrp_axioms.numeric.engine.calls import Use
 from lrp_axioms.numeric.engine.marks import carries
 from lrp_axioms.numeric.engine.refusals import BY_THE_INPUT, OF_THE_BATCH
-from lrp_axioms.numeric.engine.rulebook import Rulebook
+from lrp_axioms.numeric.engine.rulebook import Rulebook, by_rule
 
 ARGUMENTS = ("input", "normalized_shape", "weight", "bias", "eps")
 OF_BATCHES = (
@@ -35,7 +35,7 @@ def layer_norm(engine: Rulebook, use: Use) -> Tensor:
             return y if bias is None else y + bias
     x = engine.settle(given["input"])
     weight, bias = (_constant(y, x) for y in (weight, bias))
-    return engine.by_rule(kinds.LAYER_NORM, f, x, shape, weight, bias, norm_eps)
+    return by_rule(engine, kinds.LAYER_NORM, f, x, shape, weight, bias, norm_eps)
 
 
 def batch_norm(engine: Rulebook, use: Use) -> Tensor:

@@ -81,11 +81,6 @@ class Rulebook:
         """Applies the operation's rule, which may be known already, to its output ``z``."""
         return RULES[kind, rule or self.rule(kind)].at_output(z, self.eps, bias)
 
-    def by_rule(self, kind: str, f: Callable[..., Tensor], *given: Any, **named: Any) -> Tensor:
-        """Returns the output of ``f`` as the rule of its ``kind`` wants it computed, with it."""
-        rule = self.rule(kind)
-        return self.apply(kind, RULES[kind, rule].compute(f, *given, **named), rule=rule)
-
     def settle(self, x: Tensor, kind: str = kinds.BILINEAR) -> Tensor:
         """Applies the rule that waited for a use of ``x``, as ``kind`` if ``x`` is a product."""
         what = mark(x)
@@ -130,6 +125,14 @@ class Rulebook:
         above = chain.above(value, y)
         z = rules.slope(chain.root, y, slope_at_zero=slope, above=above)
         return RULES[kinds.ADD, self.rule(kinds.ADD, sums)].at_output(z, self.eps, None)
+
+
+def by_rule(
+    engine: Rulebook, kind: str, f: Callable[..., Tensor], *given: Any, **named: Any
+) -> Tensor:
+    """Returns the output of ``f`` as the rule of its ``kind`` wants it computed, with it."""
+    rule = engine.rule(kind)
+    return engine.apply(kind, RULES[kind, rule].compute(f, *given, **named), rule=rule)
 
 
 Handler = Callable[[Rulebook, Use], Any]
