@@ -5,6 +5,7 @@ be the object that it was, or an equal number or text.  Values of weights may ch
 reads them anew.
 """
 
+import os
 import sys
 from collections.abc import Iterable, Iterator
 from types import FunctionType
@@ -148,7 +149,7 @@ def _of_all_models() -> Iterator[Any]:
 
 
 def settings() -> tuple[Any, ...]:
-    """Returns the settings of torch that choose operations."""
+    """Returns the settings of torch, and of the environment, that choose operations."""
     cuda = torch.backends.cuda
     return (
         torch.get_default_dtype(),
@@ -162,6 +163,7 @@ def settings() -> tuple[Any, ...]:
         tuple(torch._C._get_sdp_priority_order()),
         torch.backends.mkldnn.enabled,
         torch.backends.mha.get_fastpath_enabled(),
+        os.environ.get("TRANSFORMERS_SDPA_FORCE_GQA"),  # which attention reads in every call
     )
 
 

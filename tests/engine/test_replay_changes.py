@@ -105,6 +105,15 @@ def test_another_activation_of_a_registered_name_is_seen(monkeypatch):
     assert_replays(model, inputs)
 
 
+def test_the_environment_that_attention_reads_is_seen(monkeypatch):
+    model, inputs = cases.family("llama")
+    warmed(model, inputs, "cp-lrp")
+    monkeypatch.setenv("TRANSFORMERS_SDPA_FORCE_GQA", "1")
+    attribute(model, inputs, "cp-lrp")
+    assert not proved(model)
+    assert_replays(model, inputs, "cp-lrp")
+
+
 class OfOneLayer(Composite):
     """Rules of a user who overrides the choice of a rule."""
 
