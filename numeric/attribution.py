@@ -20,8 +20,8 @@ from lrp_axioms.numeric.models.batches import PIXELS, Batch
 from lrp_axioms.numeric.models.checks import (
     check_code,
     check_no_wrapper,
+    guarded_run,
     open_object,
-    own_failures,
 )
 from lrp_axioms.numeric.models.facts import Modules, reads_end
 from lrp_axioms.numeric.models.inputs import prepare
@@ -201,7 +201,7 @@ def run_method(
         readout = Readout.of(model, batch, targets, tokenizer=tokenizer)
         tokens = None if tokenizer is None else _tokens(batch, tokenizer)
         with torch.autocast(batch.device.type, enabled=False):
-            with own_failures(model, batch), readout.one_draw(model, batch):
+            with guarded_run(model, batch), readout.one_draw(model, batch):
                 of_targets = calls.call(run, model, batch, readout)
                 found = [
                     _check_result(model, batch, name, used, x, tokens, target.number)

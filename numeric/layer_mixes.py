@@ -31,7 +31,7 @@ from lrp_axioms.numeric.methods.lrp import check_leaves, check_share
 from lrp_axioms.numeric.methods.options import composite_of
 from lrp_axioms.numeric.models import families, patches
 from lrp_axioms.numeric.models.batches import Batch
-from lrp_axioms.numeric.models.checks import own_failures
+from lrp_axioms.numeric.models.checks import guarded_run
 from lrp_axioms.numeric.models.inputs import prepare
 from lrp_axioms.numeric.models.places import LAYER
 from lrp_axioms.numeric.targets import Label, Target
@@ -89,7 +89,7 @@ def sweep(
         raise ValueError('methods is empty; pass at least one, such as ["attnlrp", "cp-lrp"]')
     with outside(), torch.inference_mode(mode=False):
         batch = prepare(model, inputs, targets=[target]).of_text()
-        with own_failures(model, batch):
+        with guarded_run(model, batch):
             relevance, readout, logit = _relevance(
                 model, batch, composites, target, tokenizer, share
             )

@@ -18,7 +18,7 @@ from lrp_axioms.numeric.methods.memory_budget import AUTO, check_batch_size
 from lrp_axioms.numeric.methods.pair_losses import Parts, estimated
 from lrp_axioms.numeric.methods.windows import blind_copies
 from lrp_axioms.numeric.models.batches import Batch
-from lrp_axioms.numeric.models.checks import open_object, own_failures
+from lrp_axioms.numeric.models.checks import guarded_run, open_object
 from lrp_axioms.numeric.models.inputs import prepare
 from lrp_axioms.numeric.models.texts import check_order
 from lrp_axioms.numeric.results.interactions import Interactions
@@ -69,7 +69,7 @@ def interactions(
     batch = prepare(model, inputs, targets=[target]).of_text()
     if batch.decoder_input_ids is not None:
         raise ValueError("inputs has decoder_input_ids: parts are of one text; leave it out")
-    with outside(), torch.inference_mode(mode=False), own_failures(model, batch), _own_advice():
+    with outside(), torch.inference_mode(mode=False), guarded_run(model, batch), _own_advice():
         readout = Readout.of(model, batch, [target], tokenizer=tokenizer)
         with readout.one_draw(model, batch), torch.no_grad():
             texts = losses(model, batch, readout, batch_size=batch_size, memory=memory)

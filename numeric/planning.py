@@ -23,7 +23,7 @@ from lrp_axioms.numeric.engine.rulebook import Step
 from lrp_axioms.numeric.methods.options import composite_of
 from lrp_axioms.numeric.methods.tensor_runs import Run, open_run
 from lrp_axioms.numeric.models.batches import Batch
-from lrp_axioms.numeric.models.checks import own_failures
+from lrp_axioms.numeric.models.checks import guarded_run
 from lrp_axioms.numeric.models.inputs import prepare
 from lrp_axioms.numeric.models.places import LAYER, Places
 
@@ -81,7 +81,7 @@ def plan(
         opened, refusal = run.model if isinstance(run, Run) else packed.unpack(model), None
         planner = _Planner(opened, rules)
         try:
-            with own_failures(opened, run), planner.block as block:
+            with guarded_run(opened, run), planner.block as block:
                 out = run.call(opened)
                 for x in out.values() if isinstance(out, Mapping) else tree_leaves(out):
                     if isinstance(x, Tensor):

@@ -16,7 +16,7 @@ from lrp_axioms.numeric.engine import packed
 from lrp_axioms.numeric.engine.blocks import outside
 from lrp_axioms.numeric.engine.entry import Entry
 from lrp_axioms.numeric.models.batches import Batch
-from lrp_axioms.numeric.models.checks import own_failures
+from lrp_axioms.numeric.models.checks import guarded_run
 from lrp_axioms.numeric.targets.chosen import Rows
 from lrp_axioms.numeric.targets.readout import Readout
 
@@ -60,7 +60,7 @@ def capture(model: PreTrainedModel, batch: Batch, readout: Readout | None = None
         recorder = Recorder(model)
         draft, block = recorder.draft, recorder.block
         try:
-            with readout.one_draw(model, batch), own_failures(model, batch), block:
+            with readout.one_draw(model, batch), guarded_run(model, batch), block:
                 rows = readout.run(model, batch.arguments(), settle=settle)
         finally:
             draft.calls.clear()  # their frames hold on to all that they computed

@@ -24,7 +24,7 @@ from lrp_axioms.numeric.methods.tensor_runs import (
     odd_arguments,
     open_run,
 )
-from lrp_axioms.numeric.models.checks import own_failures
+from lrp_axioms.numeric.models.checks import guarded_run
 from lrp_axioms.numeric.targets.chosen import Rows
 
 
@@ -81,7 +81,7 @@ def _capture(
             draft.put(run.copies[name], leaves[name])
     run.began = begin
     try:
-        with own_failures(module, run), block:
+        with guarded_run(module, run), block:
             number = block.end(read(run.call(run.model)))
             checked(run, number, axes)
             if not number.requires_grad:

@@ -25,7 +25,7 @@ from lrp_axioms.numeric.evaluation.trial import (
     rounding,
 )
 from lrp_axioms.numeric.methods import memory_budget
-from lrp_axioms.numeric.models.checks import own_failures
+from lrp_axioms.numeric.models.checks import guarded_run
 from lrp_axioms.numeric.models.inputs import prepare
 from lrp_axioms.numeric.spelling import check_known
 from lrp_axioms.numeric.targets import Label, Target
@@ -105,7 +105,7 @@ def evaluate(
     present = (batch.attention_mask == 1).numpy(force=True)
     kept = check_fixed(fixed, present)
     maps = maps_of(relevance, present & ~kept)
-    with own_failures(model, batch), torch.inference_mode(mode=False):
+    with guarded_run(model, batch), torch.inference_mode(mode=False):
         readout = Readout.of(model, batch, [target], tokenizer=tokenizer)
         with torch.no_grad(), readout.one_draw(model, batch):
             rows = readout.run(model, batch.arguments())

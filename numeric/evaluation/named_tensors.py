@@ -13,7 +13,7 @@ from torch import Tensor, nn
 from lrp_axioms.numeric.engine.blocks import outside
 from lrp_axioms.numeric.evaluation.trial import Map, Trial, maps_of, rounding
 from lrp_axioms.numeric.methods.tensor_runs import check_alone, checked, odd_arguments, open_run
-from lrp_axioms.numeric.models.checks import own_failures
+from lrp_axioms.numeric.models.checks import guarded_run
 
 
 @dataclass(frozen=True, eq=False, kw_only=True)
@@ -61,7 +61,7 @@ def open_trial(
     def call(**change: Any) -> tuple[dict[str, Tensor], Tensor]:
         with outside(), torch.inference_mode(mode=False), torch.no_grad():
             run = open_run(module, inputs, of, **change)
-            with own_failures(module, run):
+            with guarded_run(module, run):
                 found = read(run.call(run.model))
             leaves = checked(run, found, axes)
             if not change:

@@ -22,7 +22,7 @@ from lrp_axioms.numeric.engine.blocks import outside
 from lrp_axioms.numeric.engine.engine import Propagation
 from lrp_axioms.numeric.methods.options import composite_of
 from lrp_axioms.numeric.models.batches import Batch
-from lrp_axioms.numeric.models.checks import own_failures
+from lrp_axioms.numeric.models.checks import guarded_run
 from lrp_axioms.numeric.models.inputs import prepare
 from lrp_axioms.numeric.models.patches import twin
 from lrp_axioms.numeric.models.places import numbered_layers
@@ -117,7 +117,7 @@ def patching(
         batch = prepare(model, clean, targets=[target]).of_text()
         other = None if corrupted is None else prepare(model, corrupted)
         _check(batch, other)
-        with own_failures(model, batch):
+        with guarded_run(model, batch):
             readout = Readout.of(model, batch, [target], tokenizer=tokenizer)
             nothing = torch.zeros((), device=batch.device)
             text, x, norms = _Text(model, batch, readout, nothing).seen(flat)

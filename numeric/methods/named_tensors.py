@@ -12,7 +12,7 @@ from lrp_axioms.numeric.engine.engine import Propagation
 from lrp_axioms.numeric.engine.rules import check_stabiliser, wide
 from lrp_axioms.numeric.methods.options import composite_of
 from lrp_axioms.numeric.methods.tensor_runs import check_alone, checked, odd_arguments, open_run
-from lrp_axioms.numeric.models.checks import own_failures
+from lrp_axioms.numeric.models.checks import guarded_run
 from lrp_axioms.numeric.results.result import Attribution
 
 HELD = (
@@ -55,7 +55,7 @@ def of_tensors(
         run = open_run(module, inputs, of)
         rules = Propagation(run.model, composite, eps=epsilon)
         with torch.autocast(run.device.type, enabled=False):
-            with own_failures(module, run), rules:
+            with guarded_run(module, run), rules:
                 found = rules.end(read(run.call(run.model)))
             leaves = checked(run, found, axes)
             check_alone(module, run.given, read, found)

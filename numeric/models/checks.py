@@ -152,7 +152,7 @@ def _code_problems(modules: Modules) -> Iterator[str]:
 
 
 @contextmanager
-def own_failures(model: nn.Module, inputs: Any) -> Iterator[None]:
+def guarded_run(model: nn.Module, inputs: Any) -> Iterator[None]:
     """Turns autocast off; ValueError for errors that ``inputs.call(model)`` has without rules."""
     off = torch.autocast(inputs.device.type, enabled=False)
     try:
