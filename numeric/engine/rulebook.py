@@ -130,7 +130,7 @@ class Rulebook:
 def by_rule(
     engine: Rulebook, kind: str, f: Callable[..., Tensor], *given: Any, **named: Any
 ) -> Tensor:
-    """Returns the output of ``f`` as the rule of its ``kind`` wants it computed, with it."""
+    """Computes ``f`` as the rule of its ``kind`` asks, and applies the rule to the output."""
     rule = engine.rule(kind)
     return engine.apply(kind, RULES[kind, rule].compute(f, *given, **named), rule=rule)
 
