@@ -12,7 +12,7 @@ from lrp_axioms.benchmarks.experiments.result import Result, undefined
 from lrp_axioms.benchmarks.experiments.rows import LOO, LRP
 from lrp_axioms.numeric.evaluation.correlation import bootstrap_mean, pearson
 
-TOKENS = ("all", "without [CLS]", "without [SEP]", "without both")  # that count
+TOKENS = ("all", "without [CLS]", "without [SEP]", "without both")  # choices of tokens that count
 
 
 def special(data: Measured) -> Result:

@@ -48,8 +48,8 @@ def by_length(
         run = {name: lambda f=f, x=inputs: f(model, x) for name, f in METHODS.items()}
         slow = {"loo": run.pop("loo")} if loo_once else {}
         rounds = repeats if tokens <= LONG else max(2, repeats * LONG**2 // tokens**2)
-        cheap = loo_once or tokens <= LONG
-        seconds = alternate(run, repeats=rounds, warm_up=int(cheap), device=model.device)
+        ready = int(loo_once or tokens <= LONG)  # Leave-One-Out of a long text takes minutes
+        seconds = alternate(run, repeats=rounds, warm_up=ready, device=model.device)
         # Warms up on the first text: the first call of a process is slow.
         once = alternate(slow, repeats=1, warm_up=int(not rows), device=model.device)
         rows.append({"tokens": tokens} | seconds | once)
