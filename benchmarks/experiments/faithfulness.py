@@ -35,10 +35,10 @@ TEXT = (
     "rank correlation of the sum of relevance with the logit over random halves of the tokens. "
     "Explained: share of the variance of the logit without random quarters of the tokens that the "
     "sum of their relevance explains: where it is small, distrust a map of single tokens. "
-    "Soft sufficiency and comprehensiveness (gain): share of the class's probability that stays, "
-    "or goes, when entries of words are kept, or dropped, by relevance, less what the same values "
-    "in random order give: plain soft measures depend on how many words a map keeps, whichever "
-    "these are. Less is better of MoRF alone."
+    "Soft sufficiency and comprehensiveness: share of the class's probability that stays, or goes, "
+    "when entries of words are kept, or dropped, by relevance; the gain subtracts the same share "
+    "for the same values in random order, because plain soft measures depend on how many words a "
+    "map keeps, whichever these are. MoRF alone is better where it is smaller."
 )
 
 
@@ -265,6 +265,11 @@ def _notes(found, measures):
         yield f"{', '.join(keys)}: {both} are equal in every text, and no other map is better."
 
 
+def _without_gain(key):
+    """Formats a plain soft measure where its gain was not measured."""
+    return lambda row: number(key, 2)({} if f"{key} gain" in row else row)
+
+
 HEADERS = {
     "r": "r", "τ": "tau", "MoRF": "MoRF", "LeRF": "LeRF", "Δ": "Δ", "top\ndrop": "top drop",
     "LDS": "LDS", "expl.": "explained", "suff.\ngain": "soft sufficiency gain",
@@ -275,5 +280,8 @@ EXPERIMENT = Experiment(
     columns=[
         ("method", value("method")),
         *((header, number(key, 2)) for header, key in HEADERS.items()),
+        ("suff.", _without_gain("soft sufficiency")),
+        ("compr.", _without_gain("soft comprehensiveness")),
     ],
+    asked_columns=True,
 )

@@ -20,17 +20,21 @@ def cells(result: Result, *, only: Rows | None = None) -> tuple[list[str], list[
 
     A dash stands where a row, such as the paper's, lacks a value.
     """
-    columns = experiment(result.table).columns
-    shown = list(filter(only, result.rows)) if only else []
-    rows = [[_or_dash(cell, row) for _, cell in columns] for row in shown or result.rows]
-    return [header for header, _ in columns], rows
+    record = experiment(result.table)
+    shown = (list(filter(only, result.rows)) if only else []) or result.rows
+    columns = [(header, [_cell(x, row) for row in shown]) for header, x in record.columns]
+    if record.asked_columns:
+        columns[1:] = [x for x in columns[1:] if any(x[1])]
+    rows = zip(*(x for _, x in columns), strict=True)
+    return [x for x, _ in columns], [[DASH if x is None else x for x in row] for row in rows]
 
 
-def _or_dash(cell, row):
+def _cell(cell, row):
+    """Formats a value of a row; None if the row lacks it."""
     try:
         return cell(row)
     except KeyError:
-        return DASH
+        return None
 
 
 def markdown(result: Result) -> str:

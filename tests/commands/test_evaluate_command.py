@@ -11,7 +11,8 @@ import pytest
 from typer.testing import CliRunner
 
 from benchmarks.cli import app
-from benchmarks.experiments import faithfulness
+from benchmarks.experiments import faithfulness, tables
+from benchmarks.experiments.record import DASH
 from numeric import evaluate
 from numeric.evaluation.correlation import bootstrap_mean
 
@@ -129,6 +130,23 @@ def test_the_table_is_printed_before_sentences_and_equal_maps_are_called_equal(t
     assert [line[1] for line in printed if line[1:3] in {f"{x} " for x in "abcdef"}] == [*"abcdef"]
     assert "a and b are equal" in " ".join(printed)
     assert "is first" not in " ".join(printed)
+
+
+@pytest.mark.parametrize(
+    ("measures", "headers"),
+    [
+        (["r"], ["method", "r"]),
+        (["soft sufficiency"], ["method", "suff."]),
+        (["soft comprehensiveness", "soft sufficiency gain"], ["method", "suff. gain", "compr."]),
+        (["soft sufficiency", "soft sufficiency gain"], ["method", "suff. gain"]),
+        (list(faithfulness.MEASURES), ["method", *faithfulness.HEADERS]),
+    ],
+)
+def test_the_table_has_the_measures_that_were_asked_for(loaded, lines, tmp_path, measures, headers):
+    maps = faithfulness.read(in_file(tmp_path, lines))
+    found, rows = tables.cells(faithfulness.judge(loaded, maps, name="maps", measures=measures))
+    assert [" ".join(x.split()) for x in found] == [" ".join(x.split()) for x in headers]
+    assert all(cell != DASH for row in rows for cell in row)
 
 
 def test_errors_name_the_texts_of_the_file_and_repeated_texts_are_counted(lines, loaded):
