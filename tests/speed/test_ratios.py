@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from benchmarks.research.speed import machine, ratios, test_repeated
+from benchmarks.research.speed import machine, ratios, test_loo, test_repeated
 from benchmarks.research.speed.groups import GROUPS
 from benchmarks.research.speed.ratios import Ratio, compare, remarks, render
 
@@ -233,6 +233,15 @@ def test_a_tiny_ratio_is_kept_and_can_be_read(tmp_path):
     assert ratios.read(path)["one"].values == (1.2346e-7,)
 
 
+LISTED = [
+    [f"Captum's default / ours, {texts}" for texts in test_loo.TEXTS],
+    [f"Captum's best / ours, {texts}" for texts in test_loo.TEXTS],
+    ["autolrp / AttnLRP, 128 tokens", "lxt / AttnLRP, 128 tokens"],
+    [f"compiled / replayed AttnLRP, batch {size} tokens" for size in ("1, 32", "1, 128", "8, 128")],
+]
+"""Ratios of each row of the last table that has several decimals."""
+
+
 def test_the_page_of_speed_shows_the_ratios_of_the_baseline():
     found = ratios.read(ratios.BASELINE)
     page = (Path(ratios.__file__).parents[3] / "docs" / "SPEED.md").read_text("utf-8")
@@ -250,3 +259,5 @@ def test_the_page_of_speed_shows_the_ratios_of_the_baseline():
         names = [f"{method}, {where}, 1 x {tokens}" for method in methods]
         cells = " | ".join(f"{found[name].median:.2f}" for name in names)
         assert f"| {where}, 1 × {tokens} | {cells} |" in page
+    for names in LISTED:
+        assert f"| {', '.join(f'{found[name].median:.2f}' for name in names)} |" in page

@@ -28,8 +28,8 @@ GROUPS = {
         "`checkpoint=True`."
     ),
     "torch.compile": (
-        "Seconds of AttnLRP with both passes compiled (`numeric.compiled`), without the compiler's "
-        "own, over those of `attribute`, the same BERT-base; below 1 compiled is faster."
+        "Seconds of AttnLRP with both passes compiled (`lrp_axioms.compiled`), without the time to "
+        "compile, over seconds of `attribute`, the same BERT-base; below 1 compiled is faster."
     ),
     "Leave-One-Out against Captum": (
         "CPU seconds of Captum's FeatureAblation over those of our exact Leave-One-Out, the same "
@@ -39,7 +39,7 @@ GROUPS = {
     "Leave-One-Out of a language model": (
         "Exact Leave-One-Out of the shape of Qwen2-0.5B, 4 layers and 32,000 words: products and "
         "CPU seconds of copies that run whole over those of copies that begin where they differ "
-        "from the text; above 1 the latter are faster."
+        "from the text; above 1 the latter copies are faster."
     ),
     "Leave-One-Out against LRP": (
         "Seconds of exact Leave-One-Out over those of one AttnLRP pass, BERT-base and one text; "
@@ -52,7 +52,7 @@ GROUPS = {
     ),
     "sweep": (
         "All mixes of Table A3: CPU seconds of one run for each over those of the sweep (above 1 "
-        "the sweep is faster), and the sweep's peak memory over that of one AttnLRP run."
+        "the sweep is faster), and its peak memory over the peak memory of one AttnLRP run."
     ),
     "Integrated Gradients and curves": (
         "CPU seconds of a plain loop (one quadrature node, or one masked copy, at a time) over "
@@ -71,7 +71,7 @@ GROUPS = {
     ),
     "precision": (
         "Exact Leave-One-Out of the embedded model, on its first 50 sentences, in bfloat16: its "
-        "distance from that in float32, over the norm of that."
+        "distance from the result in float32, over the norm of this result."
     ),
     "audit": (
         "Seconds of an audit of BERT-base on 64 tokens over seconds of one plain gradient × input "
