@@ -258,8 +258,8 @@ def _notes(found, measures):
             continue
         separated = "" if gap.low > 0 else ", which these texts do not separate from it"
         yield (
-            f"{key}: {first} is first, {gap.mean:.3f} [{gap.low:.3f}, {gap.high:.3f}] ahead of "
-            f"{second}{separated}."
+            f"{key}: {first} is first, {gap.mean:z.3f} [{gap.low:z.3f}, {gap.high:z.3f}] ahead "
+            f"of {second}{separated}."
         )
     for both, keys in equal.items():
         yield f"{', '.join(keys)}: {both} are equal in every text, and no other map is better."
@@ -283,5 +283,5 @@ EXPERIMENT = Experiment(
         ("suff.", _without_gain("soft sufficiency")),
         ("compr.", _without_gain("soft comprehensiveness")),
     ],
-    asked_columns=True,
+    drops_empty=True,
 )

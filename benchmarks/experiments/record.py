@@ -64,7 +64,7 @@ class Experiment:
     measure: Callable[..., dict[str, list]] | None = None
     reads_data_dir: bool = False  # whether --data-dir is about its data, not only about texts
     in_markdown: bool = True  # whether report.md has its table
-    asked_columns: bool = False  # whether later columns that no row has are left out
+    drops_empty: bool = False  # whether columns without any value, but the first, are left out
     prepare: Callable[[Request], Mapping] = lambda request: {}
     short: Callable[[dict], bool] | None = None
     shortest: Callable[[dict], bool] | None = None

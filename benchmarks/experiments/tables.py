@@ -5,6 +5,7 @@ import re
 from collections.abc import Callable
 
 from rich import box
+from rich.console import Group
 from rich.table import Table
 from rich.text import Text
 
@@ -23,7 +24,7 @@ def cells(result: Result, *, only: Rows | None = None) -> tuple[list[str], list[
     record = experiment(result.table)
     shown = (list(filter(only, result.rows)) if only else []) or result.rows
     columns = [(header, [_cell(x, row) for row in shown]) for header, x in record.columns]
-    if record.asked_columns:
+    if record.drops_empty:
         columns[1:] = [x for x in columns[1:] if any(x[1])]
     rows = zip(*(x for _, x in columns), strict=True)
     return [x for x, _ in columns], [[DASH if x is None else x for x in row] for row in rows]
@@ -52,12 +53,11 @@ def escaped(text: str) -> str:
     return re.sub(r"[|`]|](?=[(\[:])", r"\\\g<0>", one_line)
 
 
-def terminal(result: Result, *, whole: bool = False) -> Table:
-    """Renders the table for a terminal, numbers to the right; ``whole``: with every row."""
+def terminal(result: Result, *, whole: bool = False) -> Group:
+    """Renders title and table for a terminal, numbers to the right; ``whole``: with every row."""
     record = experiment(result.table)
     headers, rows = cells(result, only=None if whole else record.shortest or record.short)
-    style = {"box": box.SIMPLE_HEAD, "title_justify": "left", "pad_edge": False}
-    table = Table(title=Text(result.title, style="table.title"), padding=(0, 1, 0, 0), **style)
+    table = Table(box=box.SIMPLE_HEAD, padding=(0, 1, 0, 0), pad_edge=False)
     for n, (header, right) in enumerate(zip(headers, numeric(rows, len(headers)), strict=True)):
         # Where a table is too wide, words are wrapped, and folded if they must; numbers never.
         widths = [len(line) for row in rows if right for line in row[n].split("\n")]
@@ -66,7 +66,7 @@ def terminal(result: Result, *, whole: bool = False) -> Table:
         table.add_column(Text(header), justify=side, **options)
     for row in rows:
         table.add_row(*map(Text, row))
-    return table
+    return Group(Text(result.title, style="table.title"), table)  # which a Table would wrap
 
 
 def numeric(rows: list[list[str]], columns: int) -> list[bool]:

@@ -101,6 +101,7 @@ def test_the_command_reads_what_attribute_wrote_and_ranks_it(tmp_path):
     ended = run(folder, "--output", tmp_path / "out", "--measure", "r", "--measure", "top drop")
     assert ended.exit_code == 0, ended.output
     assert "r: loo is first" in ended.output
+    assert ended.output.startswith("How faithful maps are to 'embedded', on 3 texts\n")
     assert "of an earlier call is replaced" not in ended.output
     ended = run(folder, "--output", tmp_path / "out", "--measure", "r", "--measure", "top drop")
     assert "of an earlier call is replaced" in " ".join(ended.output.split())
