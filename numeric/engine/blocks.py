@@ -7,6 +7,7 @@ from typing import Any, Self
 
 import torch
 from torch.overrides import TorchFunctionMode
+from torch.utils._python_dispatch import TorchDispatchMode
 
 INNERMOST = threading.local()  # the block that acts, where blocks are nested
 
@@ -18,13 +19,19 @@ def outside() -> Iterator[None]:
     It ends all blocks within it, even one whose own end was interrupted before it began.
     """
     around, INNERMOST.block = getattr(INNERMOST, "block", None), None
-    modes = torch._C._len_torch_function_stack()
+    modes, recorders = torch._C._len_torch_function_stack(), torch._C._len_torch_dispatch_stack()
     try:
         yield
     finally:
+        INNERMOST.block = around
         while torch._C._len_torch_function_stack() > modes:
             torch._C._pop_torch_function_stack()
-        INNERMOST.block = around
+        while (left := torch._C._len_torch_dispatch_stack()) > recorders:
+            mode = torch._C._get_dispatch_stack_at(left - 1)
+            if mode.old_dispatch_mode_flags:  # its end did not begin; it puts flags of torch back
+                TorchDispatchMode.__exit__(mode, None, None, None)
+            else:
+                torch._C._pop_torch_dispatch_stack()
 
 
 class Block(TorchFunctionMode):

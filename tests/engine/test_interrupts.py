@@ -6,8 +6,11 @@ from pathlib import Path
 
 import pytest
 import torch
+from torch.utils._python_dispatch import is_in_torch_dispatch_mode
 
 import numeric
+from lrp_axioms import attribute
+from lrp_axioms.numeric.replay import calls, tape
 from tests.support import uses
 from tests.support.traces import assert_same, snapshot
 
@@ -43,6 +46,23 @@ def lines(call, *, stop_at=None):
     finally:
         sys.settrace(before)
     return list(seen)
+
+
+def test_an_interrupted_record_records_no_more(tiny, batch, monkeypatch):
+    monkeypatch.setattr(calls, "AFTER", 0)
+
+    def recorded(**options):
+        calls.MEMORIES.clear()
+        return lines(partial(attribute, tiny, batch), **options)
+
+    found = [x for x in recorded() if x[0] in (calls.__file__, tape.__file__)]
+    assert len(found) > 100
+    for place in found:
+        with pytest.raises(Interrupt):
+            recorded(stop_at=place)
+        assert not torch._C._len_torch_dispatch_stack(), place
+        assert not torch._C._len_torch_function_stack(), place
+        assert not is_in_torch_dispatch_mode(), place
 
 
 @pytest.mark.parametrize("name", USES)
