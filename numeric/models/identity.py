@@ -100,7 +100,7 @@ def _is_as_made(model: PreTrainedModel, modules: Mapping[str, nn.Module]) -> boo
 @lru_cache(maxsize=4)  # class and config determine the result
 def _make(cls: Callable[..., PreTrainedModel], config: bytes) -> PreTrainedModel:
     """Makes a model without weights; ``cls`` must be library code."""
-    with torch.device("meta"):
+    with torch.random.fork_rng(devices=[]), torch.device("meta"):  # some draw on meta, too
         return cls(pickle.loads(config))
 
 

@@ -12,6 +12,7 @@ import torch
 from torch.nn.modules.module import register_module_full_backward_hook
 
 from lrp_axioms import attribute
+from lrp_axioms.numeric.models import identity
 from lrp_axioms.numeric.models.identity import is_stock
 from lrp_axioms.numeric.replay import calls
 from tests.census.build import CLASSES, with_inputs
@@ -43,6 +44,14 @@ def test_shapes_of_calls_are_forgotten(monkeypatch):
     for size in range(2, 7):
         attribute(model, {"input_ids": torch.full((1, size), 5)})
         assert len(calls.MEMORIES[model].calls) <= 3
+
+
+def test_to_make_a_stock_model_draws_no_random_number():
+    model, _ = with_inputs("diffllama", CLASSES)  # which draws while it is made
+    identity._make.cache_clear()
+    before = torch.get_rng_state()
+    assert is_stock(model)
+    assert torch.equal(torch.get_rng_state(), before)
 
 
 def test_a_part_with_an_equal_config_and_other_attention_is_not_stock():
