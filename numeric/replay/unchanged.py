@@ -163,6 +163,7 @@ def settings() -> tuple[Any, ...]:
         tuple(torch._C._get_sdp_priority_order()),
         torch.backends.mkldnn.enabled,
         torch.backends.mha.get_fastpath_enabled(),
+        torch.is_autocast_enabled("cuda"),  # which code may ask for on a CPU, too
         os.environ.get("TRANSFORMERS_SDPA_FORCE_GQA"),  # which attention reads in every call
     )
 
@@ -173,6 +174,7 @@ def is_watched() -> bool:
         torch._C._len_torch_function_stack()
         or torch._C._len_torch_dispatch_stack()
         or torch._C._autograd._top_saved_tensors_default_hooks(False)  # noqa: FBT003
+        or not torch._C._autograd._saved_tensors_hooks_is_enabled()
         or torch._C._functorch.maybe_current_level() is not None
         or torch.is_anomaly_enabled()
     )

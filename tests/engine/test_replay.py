@@ -149,6 +149,30 @@ def test_every_block_around_a_call_is_seen(around, tiny, batch):
         assert_equal(found, wanted)
 
 
+@contextmanager
+def autocast_of_a_gpu():
+    torch.set_autocast_enabled("cuda", True)  # noqa: FBT003
+    try:
+        yield
+    finally:
+        torch.set_autocast_enabled("cuda", False)  # noqa: FBT003
+
+
+REFUSED = {
+    "mpnet": (lambda: torch.autograd.graph.disable_saved_tensors_hooks("none here"), "none here"),
+    "nemotron": (autocast_of_a_gpu, "itself fails"),  # asks for it on a CPU
+}
+
+
+@pytest.mark.parametrize("kind", REFUSED)
+def test_an_error_of_a_block_around_a_call_is_raised(kind):
+    model, inputs = with_inputs(kind, CLASSES)
+    warmed(model.float(), inputs)
+    around, says = REFUSED[kind]
+    with around(), pytest.raises((RuntimeError, ValueError), match=says):
+        attribute(model, inputs)
+
+
 def test_several_threads_share_tapes(tiny, batch):
     batches = [*variants(batch, CLASSES)]
     wanted = [by_rules(tiny, x) for x in batches]
