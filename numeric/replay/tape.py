@@ -27,12 +27,18 @@ NUMBERS = (bool, int, float, complex)
 SHOWN = {
     *(Tensor.numpy, Tensor.__array__, Tensor.data_ptr, Tensor.storage, Tensor.untyped_storage),
     *(Tensor.__dlpack__, Tensor.__reduce_ex__, Tensor.__deepcopy__),
+    *(Tensor.__repr__, Tensor.__format__),
 }
 """Functions that show values to code without an operation."""
 AS_NUMBERS = {
     *(Tensor.__bool__, Tensor.__int__, Tensor.__index__, Tensor.__float__, Tensor.__complex__),
 }
 """Functions that show a value by an operation, which old constructors of tensors skip."""
+BY_VALUE = {
+    *(torch.tensor_split, Tensor.tensor_split),
+    *(torch._pack_padded_sequence, torch._pad_packed_sequence),
+}
+"""Functions whose results have shapes that values of a later argument decide, unseen."""
 
 
 class Recorder(TorchDispatchMode):
@@ -167,11 +173,15 @@ class _Looks(TorchFunctionMode):
             seen.looked(args[0], out)
         elif func in SHOWN or (func in AS_NUMBERS and len(seen.lines) == lines):
             seen.failed = f"{func.__name__} shows values to other code"
+        elif func in BY_VALUE and any(isinstance(x, Tensor) for x in given[1:]):
+            seen.failed = f"{func.__name__} reads values for shapes"
         elif seen.literals > literals and any(map(_has_tensors, given)):
             seen.failed = f"{func.__name__} reads values out of a list of tensors"
         return out
 
 
 def _has_tensors(x: object) -> bool:
-    """Decides whether ``x`` is a list with a tensor, at any depth."""
-    return isinstance(x, list | tuple) and any(isinstance(y, Tensor) or _has_tensors(y) for y in x)
+    """Decides whether ``x`` is a sequence with a tensor, at any depth."""
+    if not isinstance(x, Sequence) or isinstance(x, str | bytes):
+        return False
+    return any(isinstance(y, Tensor) or _has_tensors(y) for y in x)

@@ -1,9 +1,11 @@
 """A tape knows every operation that its outputs depend on, and every value that code looked at."""
 
 import copy
+from collections import deque
 
 import pytest
 import torch
+from torch.nn.utils.rnn import pack_padded_sequence
 
 from lrp_axioms.numeric.replay.tape import Recorder
 
@@ -15,6 +17,11 @@ FOREIGN = {
     "an old constructor": lambda x, other: x * torch.Tensor([x[0], x[1], x[2]]),
     "a deep copy": lambda x, other: x * copy.deepcopy(x),
     "storage": lambda x, other: x * x.untyped_storage().nbytes(),
+    "a queue of values": lambda x, other: x * torch.tensor(deque([x[0], x[1], x[2]])),
+    "a text": lambda x, other: x * len(str(x)),
+    "a text of a format": lambda x, other: x * len(f"{x}"),
+    "places to split at": lambda x, other: x * len(x.tensor_split(x.long())[0]),
+    "lengths": lambda x, other: pack_padded_sequence(x[:, None, None], x[:1].long()).data.sum(),
 }
 
 
