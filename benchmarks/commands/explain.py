@@ -11,7 +11,6 @@ from typing import Annotated
 import typer
 
 from lrp_axioms.axioms.extras import need
-from lrp_axioms.axioms.writing import write_named
 from lrp_axioms.benchmarks.commands import generated
 from lrp_axioms.benchmarks.commands.console import (
     check_files,
@@ -177,13 +176,11 @@ def explain(
                 own = at | budgets.get(method, {})
                 one = partial(explain_text, loaded, method=method, options=own, **given)
                 found += each(texts, one, called)
-    wrote = [html]
-    if html:  # before anything is printed, which a reader may stop
-        from lrp_axioms.numeric.results.result import page as page_of
+    from lrp_axioms.numeric.results.result import page
 
-        with mendable(f"--html {html}"):
-            page = page_of([x.section for x in found], *(x.attribution for x in found))
-            write_named(html, page.encode())
+    # Before anything is printed, which a reader may stop.
+    of_all = lambda one: page([x.section for x in one], *(x.attribution for x in one)).encode()
+    wrote = write_each("--html", html, [found], of_all)
     wrote += write_each("--png", png, found, lambda one: one.png())
     answer(model=model, method=",".join(methods), texts=[one.facts() for one in found], wrote=wrote)
     parts = [part for one in found for part in one.parts(console.width)]

@@ -10,7 +10,6 @@ from rich.console import RenderableType
 from rich.text import Text
 
 from lrp_axioms.axioms.extras import need
-from lrp_axioms.axioms.writing import write_named
 from lrp_axioms.benchmarks.commands.console import (
     check_files,
     check_names,
@@ -28,7 +27,7 @@ from lrp_axioms.benchmarks.commands.options import (
     Truncate,
     completing,
 )
-from lrp_axioms.benchmarks.commands.output import answer, note, noting, present
+from lrp_axioms.benchmarks.commands.output import answer, note, noting, present, write_each
 from lrp_axioms.benchmarks.names import MODELS
 from lrp_axioms.benchmarks.sources.faults import check_sentence
 
@@ -120,14 +119,12 @@ def interactions(
         said = said_of(loaded, label, tokens)
     why = f"for {explained.why_of(loaded, label, said)}" + f" ({cut})" * bool(cut)
     found = replace(found, model=model, said=why)
-    with mendable():
-        if html:
-            write_named(html, found.html().encode())
-        if png:
-            write_named(png, found.png())
-        if parquet:
+    wrote = write_each("--html", html, [found], lambda one: one.html().encode())
+    wrote += write_each("--png", png, [found], lambda one: one.png())
+    if parquet:
+        with mendable(f"--parquet {parquet}"):
             found.to_parquet(parquet)
-    wrote = [html, png, parquet]
+        wrote.append(parquet)
     answer(
         model=model, text=text, target=label, said=said, by=by, logit=found.logit[0].item(),
         parts=found.names, losses=found.relevance[0].tolist(), pairs=found.pairs.tolist(),

@@ -1,6 +1,9 @@
 """Options that several commands share: methods with commas, dtypes, and texts that are cut."""
 
+import errno
+import os
 from dataclasses import replace
+from unittest import mock
 
 import pyarrow.parquet as pq
 import pytest
@@ -189,6 +192,18 @@ def test_a_note_on_pairs_counts_the_parts_that_are_left_out(told):
     assert found["notes"] == []
     found = told("interactions", "embedded", text, "--estimate", "--budget", 0)
     assert len(found["parts"]) > MANY
+
+
+@pytest.mark.parametrize("option", ["--html", "--png", "--parquet"])
+def test_a_full_disk_under_a_file_of_pairs_is_said_with_its_option(
+    run, tmp_path, monkeypatch, option
+):
+    full = OSError(errno.ENOSPC, "No space left on device")
+    monkeypatch.setattr(os, "fsync", mock.Mock(side_effect=full))
+    path = tmp_path / "pairs.png"
+    code, _, err = run("interactions", "embedded", "not a bad film", option, path)
+    says = f"{option} {path}: No space left on device; make room there, or pass another one"
+    assert (code, err) == (2, f"error: {says}\n")
 
 
 def test_files_and_judgements_take_a_dtype(told, tmp_path):
