@@ -60,6 +60,9 @@ VALUES = {
     rf"^({EACH})?decoder_input_ids has (\d+) tokens; pass 1, .* to (\d+)": (
         r"\1the written text has \2 tokens, and the decoder \3 positions; pass a shorter --answer"
     ),
+    rf"^({EACH})?by='segment': pass one of": (
+        r"\1--by segment: no part of the text has a name; name it by --segment, or pass one of"
+    ),
     r"tokenizer, or leave segments out": r"tokenizer, or leave --segment out",
 }
 """Patterns of advice with values of its own, or that begins with the name of an option."""

@@ -115,20 +115,23 @@ def explain(
                     tell = lambda n, _row: status.update(f"explained {n + 1} written tokens")
                     own = {"keep": next(folders), "each": tell} if keep else {}
                     how = options | own | {"method": method} | budgets.get(method, {})
-                    return explain_generation(loaded.model, loaded.tokenizer, asked(text), **how)
+                    one = explain_generation(loaded.model, loaded.tokenizer, asked(text), **how)
+                    if by != "token":
+                        one.by(by)  # refuses a chat whose template changes the message
+                    return one
 
                 found += each(kept, of_one, called)
     title = Path(name).resolve().name if Path(name).is_dir() else name
     found = [replace(x, model=title) for x in found]
+    summed = [x if by == "token" else x.by(by) for x in found]
     notes = [[CUT] if text != part else [] for text, part in zip(texts, kept, strict=True)]
     pages = [*zip(found, notes * len(methods), strict=True)]
     wrote = write_each("--html", html, pages, lambda x: x[0].html(by, x[1]).encode())
-    found = [x if by == "token" else x.by(by) for x in found]
-    wrote += write_each("--png", png, found, lambda x: x.png())
-    facts = [{"text": x} | _facts(y) for x, y in zip(texts * len(methods), found, strict=True)]
+    wrote += write_each("--png", png, summed, lambda x: x.png())
+    facts = [{"text": x} | _facts(y) for x, y in zip(texts * len(methods), summed, strict=True)]
     answer(model=name, method=",".join(methods), by=by, texts=facts, wrote=wrote)
-    parts = [part for each in found for part in _parts(each)]
-    present(parts, _short(found), wrote=wrote)
+    parts = [part for one in summed for part in _parts(one)]
+    present(parts, _short(summed), wrote=wrote)
 
 
 def prompts(loaded, *, chat: bool) -> Callable[[str], Any]:

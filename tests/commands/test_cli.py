@@ -261,6 +261,11 @@ def test_a_given_answer_and_a_users_message_are_explained_as_in_python(run, tmp_
     assert one["relevance"] == pytest.approx(found.relevance.numpy())
     (one,) = json.loads(run(*chat, "--by", "segment")[1])["texts"]
     assert one["segments"] == list(found.by("segment").segments)
+    lm.tokenizer.chat_template = "{% for m in messages %}{{ m.content | lower }}{% endfor %}"
+    lm.tokenizer.save_pretrained(tmp_path)
+    code, _, err = run(*chat, "--by", "segment")
+    says = "--by segment: no part of the text has a name; name it by --segment, or pass one of "
+    assert (code, json.loads(err)["error"]["message"]) == (2, f"{says}word, sentence")
 
 
 def test_a_folder_of_a_library_s_name_is_no_library(tmp_path, monkeypatch):
