@@ -13,7 +13,6 @@ from collections.abc import Iterable, Iterator, Mapping
 from contextlib import contextmanager, nullcontext, redirect_stdout
 from dataclasses import dataclass, field
 from errno import ENOSPC
-from operator import length_hint
 from pathlib import Path
 
 import typer
@@ -235,7 +234,7 @@ def bars() -> Progress:
 def track(items: Iterable, description: str, *, within: Progress | None = None) -> Iterator:
     """Shows a bar over ``items``, by itself or ``within`` other bars."""
     with nullcontext(within) if within else bars() as shown:
-        task = shown.add_task(description, total=length_hint(items) or None)
+        task = shown.add_task(description, total=None)
         yield from shown.track(items, task_id=task)
         shown.remove_task(task)
 
