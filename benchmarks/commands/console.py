@@ -21,7 +21,7 @@ from rich.markup import escape
 from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeRemainingColumn
 
 from lrp_axioms.axioms.composites import UnassignedOperation
-from lrp_axioms.axioms.extras import MissingLibrary
+from lrp_axioms.axioms.extras import MissingLibrary, need
 from lrp_axioms.numeric.spelling import did_you_mean, printable
 
 SPELLED = {"█": "#", "░": "-", "−": "-", "–": "-", "—": "-", "≥": ">=", "≤": "<=", "→": "->",
@@ -105,7 +105,8 @@ def _plain(letter):
 def check_files(*, read: Mapping[str, Path | None] | None = None, **files: Path | None) -> None:
     """Raises ValueError, with the option's name, for a path where no file can be written.
 
-    No two ``files`` may be one path, and none may be a path in ``read``.
+    No two ``files`` may be one path, and none may be a path in ``read``.  Raises MissingLibrary
+    for a picture that cannot be drawn here.
     """
     option_of: dict[Path, str] = {}
     for option, path in ((read or {}) | files).items():
@@ -121,6 +122,8 @@ def check_files(*, read: Mapping[str, Path | None] | None = None, **files: Path 
             raise ValueError(f"--{option} {path}: there is no folder {path.parent}; make it first")
         if path and option == "png" and path.suffix.lower() != ".png":
             raise ValueError(f"--png {path}: pictures are written as PNG alone; pass NAME.png")
+    if files.get("png"):
+        need("--png", "matplotlib")
 
 
 def check_folder(output: Path) -> None:

@@ -10,7 +10,6 @@ from typing import Annotated
 
 import typer
 
-from lrp_axioms.axioms.extras import need
 from lrp_axioms.benchmarks.commands import generated
 from lrp_axioms.benchmarks.commands.console import (
     check_files,
@@ -137,8 +136,6 @@ def explain(
         called = "line" if words[-1] == "-" else "text"
         each(texts, check_sentence, called)
         check_files(html=html, png=png)
-        if png:
-            need("--png", "matplotlib")
         if writes:
             apart = {"--target": target, "--column": column, "--span": span, "--layers": by_layer}
             generated.check(by, apart)

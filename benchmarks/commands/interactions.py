@@ -79,8 +79,6 @@ def interactions(
         for text in texts:
             check_sentence(text)
         check_files(html=html, png=png, parquet=parquet)
-        if png:
-            need("--png", "matplotlib")
         if parquet:
             need("--parquet", "pandas")
         check_names("--by", [by], UNITS)
