@@ -52,8 +52,9 @@ def bars(axes, x, rows, key: str, tokens: str) -> None:
     axes.bar(x, mean, 0.38, yerr=errors, color=GREYS[tokens], label=f"{tokens} tokens")
 
 
-def with_legend(figure: Figure, columns: int = 5) -> Figure:
-    """Adds a legend above the axes, where no data can be."""
-    handles = figure.axes[0].get_legend_handles_labels()
-    figure.legend(*handles, loc="outside upper center", ncols=columns, frameon=False, fontsize=8)
+def with_legend(figure: Figure, columns: int = 5, handles=()) -> Figure:
+    """Adds a legend of ``handles``, or of the first axes, above the axes, where no data can be."""
+    handles = handles or figure.axes[0].get_legend_handles_labels()[0]
+    style = {"ncols": columns, "frameon": False, "fontsize": 8}
+    figure.legend(handles=handles, loc="outside upper center", **style)
     return figure

@@ -144,9 +144,7 @@ def strips(result):
     images = result.settings["analysis"]["images"]
     panels[0].set_ylabel(f"mean Pearson r over {images} test images")
     figure.supxlabel("pooling", fontsize=9)
-    style = {"ncols": 6, "frameon": False, "fontsize": 8}
-    figure.legend(handles=_keys(least), loc="outside upper center", **style)
-    return figure
+    return drawing.with_legend(figure, columns=6, handles=_keys(least))
 
 
 def _strips(rows, number, least):
