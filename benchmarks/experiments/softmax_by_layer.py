@@ -46,28 +46,25 @@ def _notes(rows):
     """Correlates a layer's errors with its entropy, and with the gain of bypassing it."""
     from scipy.stats import pearsonr
 
-    pick = lambda key: [row[key] for row in rows]
     n = len(rows)
     if n < 4:
         return
+
+    def against(key, other):
+        r = pearsonr([row[key] for row in rows], [row[other] for row in rows])
+        low, high = r.confidence_interval()
+        return f"{r.statistic:+z.2f} [{low:+z.2f}, {high:+z.2f}]"
+
     names = {
         "flatness": "Flatness of attention",
         "linearization_error": "Linearization error",
         "structural_bias": "Structural bias",
     }
     for key, name in names.items():
-        gains = {t: pearsonr(pick(key), pick(f"gain {t}")) for t in ("all", "content")}
-        ends = {t: g.confidence_interval() for t, g in gains.items()}
-        said = " and ".join(
-            f"{gains[t].statistic:+z.2f} [{ends[t].low:+z.2f}, {ends[t].high:+z.2f}] ({t} tokens)"
-            for t in gains
-        )
+        said = " and ".join(f"{against(key, f'gain {t}')} ({t} tokens)" for t in ("all", "content"))
         yield f"{name} against the gain of bypassing that layer alone, over {n} layers: r = {said}."
-    said = []
-    for key, of in {"linearization_error": "removal", "first_order_error": "a logit of 0"}.items():
-        r = pearsonr(pick(key), pick("flatness"))
-        low, high = r.confidence_interval()
-        said.append(f"{r.statistic:+z.2f} [{low:+z.2f}, {high:+z.2f}] (effect of {of})")
+    errors = {"linearization_error": "removal", "first_order_error": "a logit of 0"}
+    said = [f"{against(key, 'flatness')} (effect of {of})" for key, of in errors.items()]
     yield (
         f"Relative error of Eq. 5 against flatness, over {n} layers: r = {' and '.join(said)}; the "
         "paper argues that the error is largest where attention is flat. Against removal it is "
