@@ -126,7 +126,7 @@ def _head(loaded: Classifier, asked: Asked, found: Explained) -> dict[str, Any]:
         "kind": loaded.explains,
         "number": a.number,
         "logit": a.logit[0].item(),
-        "probabilities": probabilities(loaded, asked, a.target[0].tolist()),
+        "probabilities": probabilities(loaded, asked, a.target[0].reshape(-1).tolist()),
     }
 
 
@@ -144,7 +144,7 @@ def _row(loaded: Classifier, name: str, found: Explained) -> dict[str, Any]:
 
 
 @torch.no_grad()
-def probabilities(loaded: Classifier, asked: Asked, labels: int | list[int]) -> list[float]:
+def probabilities(loaded: Classifier, asked: Asked, labels: list[int]) -> list[float]:
     """Returns the probability of each explained label; of an answer, of both its ends.
 
     A model with one output, or with numbers as outputs, gives none.  A model of several labels at
@@ -156,7 +156,6 @@ def probabilities(loaded: Classifier, asked: Asked, labels: int | list[int]) -> 
         return []
     inputs, *_ = _read(loaded, asked)
     out = loaded.model(**inputs)
-    labels = labels if isinstance(labels, list) else [labels]
     if loaded.explains == "answer":
         rows = [out.start_logits[0], out.end_logits[0]]
     else:
@@ -230,8 +229,7 @@ def python(loaded: Classifier, asked: Asked) -> str:
     kind = HEADS[facts_of(loaded.model).head][1].__name__
     at = "" if asked.column is None else f", at={int(asked.column)}"
     logit = lambda label: f"targets.logit({label}{at})"
-    labels = found.attribution.target[0].tolist()
-    labels = labels if isinstance(labels, list) else [labels]
+    labels = found.attribution.target[0].reshape(-1).tolist()
     target = " - ".join(map(logit, labels))
     if loaded.explains == "answer":
         target = f"targets.answer({labels[0]}, {labels[1]})"
