@@ -6,7 +6,7 @@ import typer
 from rich.padding import Padding
 from rich.text import Text
 
-from lrp_axioms.benchmarks.commands.console import invocation, loading, mendable
+from lrp_axioms.benchmarks.commands.console import loading, mendable
 from lrp_axioms.benchmarks.commands.options import completing
 from lrp_axioms.benchmarks.commands.output import LINES, answer, first_lines, present
 from lrp_axioms.benchmarks.names import MODELS
@@ -16,9 +16,8 @@ from lrp_axioms.numeric.methods.catalogue import METHODS
 def methods():
     """List the attribution methods with their cost, their needs, and the sum of their relevance."""
     columns = ("name", "cost", "needs", "conserves", "source")
-    if invocation.json:
-        facts = lambda each: {key: getattr(each, key) for key in (*columns, "options")}
-        answer(methods=[facts(each) for each in METHODS.values()])
+    facts = lambda each: {key: getattr(each, key) for key in (*columns, "options")}
+    answer(methods=[facts(each) for each in METHODS.values()])
     short = [first_lines(_named(each, each.cost), 2) for each in METHODS.values()]
     present([line for each in METHODS.values() for line in _about(each)], short)
 
