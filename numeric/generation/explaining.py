@@ -207,11 +207,10 @@ def _answer(
     config: GenerationConfig | None,
 ) -> tuple[list[int], list[int]]:
     """Returns the ids before an answer, in the text that goes on with it, and the answer's."""
-    two, before = facts_of(model).two, asked.ids
     if asked.answer is not None:
-        return [start_of(model)] if two else before, asked.answer
-    written = _write(model, tokenizer, asked.inputs, count, config)
-    end = 1 if two else len(before)
+        return [start_of(model)] if asked.two else asked.ids, asked.answer
+    end = 1 if asked.two else len(asked.ids)
+    written = _write(model, tokenizer, asked.inputs, end, count, config)
     if not written[end:]:
         raise ValueError("nothing was written: the model ends at once; pass answer")
     return written[:end], written[end:]
@@ -270,12 +269,11 @@ def _write(
     model: PreTrainedModel,
     tokenizer: PreTrainedTokenizerBase,
     read: dict[str, Tensor],
+    before: int,
     count: int,
     config: GenerationConfig | None,
 ) -> list[int]:
-    """Writes greedily, or as ``config`` says; returns the first tokens and the written ones."""
-    length = read["input_ids"].shape[1] if "input_ids" in read else 0
-    before = 1 if facts_of(model).two else length
+    """Writes greedily, or as ``config`` says; returns ``before`` first tokens, and the others."""
     if config is not None and config.max_new_tokens is not None:
         count = config.max_new_tokens
     elif config is not None and config.max_length is not None:
