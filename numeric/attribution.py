@@ -15,7 +15,7 @@ from lrp_axioms.numeric.engine.engine import Propagation
 from lrp_axioms.numeric.methods import amplification, padding
 from lrp_axioms.numeric.methods.catalogue import WITH_IMAGES, WITH_RULES
 from lrp_axioms.numeric.methods.named_tensors import of_tensors
-from lrp_axioms.numeric.methods.options import composite_of, resolve
+from lrp_axioms.numeric.methods.options import builtin, composite_of, resolve
 from lrp_axioms.numeric.models.batches import PIXELS, Batch
 from lrp_axioms.numeric.models.checks import (
     check_code,
@@ -288,4 +288,4 @@ def propagation(
     check_no_wrapper(model)
     check_code(model)
     packed.check(model)
-    return Propagation(model, composite_of(method, None)[1], eps=epsilon)
+    return Propagation(model, composite_of(method, None)[1], eps=builtin(epsilon))

@@ -22,7 +22,7 @@ from lrp_axioms.axioms.composites import Composite
 from lrp_axioms.numeric.attribution import run_method
 from lrp_axioms.numeric.engine.rules import check_stabiliser, wide
 from lrp_axioms.numeric.methods.lrp import check_share, lrp
-from lrp_axioms.numeric.methods.options import composite_of
+from lrp_axioms.numeric.methods.options import builtin, composite_of
 from lrp_axioms.numeric.models import heads
 from lrp_axioms.numeric.models.batches import DECODER, Batch
 from lrp_axioms.numeric.models.checks import check_model
@@ -88,7 +88,7 @@ def compiled(
             "attribute(), or remove them for the block"
         )
     check_stabiliser(epsilon, model.dtype)
-    used: dict[str, Any] = {"epsilon": epsilon, "share": share}
+    used: dict[str, Any] = {"epsilon": builtin(epsilon), "share": share}
     graphs = _Graphs(partial(lrp, composite=composite, **used), options)
     ended: list[bool] = []
     head = facts_of(model).head

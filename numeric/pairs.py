@@ -15,6 +15,7 @@ from lrp_axioms.numeric.engine.blocks import outside
 from lrp_axioms.numeric.methods import meetings, pair_losses
 from lrp_axioms.numeric.methods.loo import first_seen_tokens, losses
 from lrp_axioms.numeric.methods.memory_budget import AUTO, check_batch_size
+from lrp_axioms.numeric.methods.options import builtin
 from lrp_axioms.numeric.methods.pair_losses import Parts, estimated
 from lrp_axioms.numeric.methods.windows import blind_copies
 from lrp_axioms.numeric.models.batches import Batch
@@ -63,6 +64,7 @@ def interactions(
     """
     model, tokenizer = open_object(model, tokenizer)
     check_order(model, tokenizer)
+    budget, seed, batch_size = map(builtin, (budget, seed, batch_size))
     _check(text, by, pairs, budget, seed)
     check_batch_size(batch_size)
     inputs, names, numbers = _parts_of(model, tokenizer, text, by)

@@ -16,7 +16,7 @@ from lrp_axioms.axioms.composites import Composite
 from lrp_axioms.numeric.attribution import run_method
 from lrp_axioms.numeric.engine.blocks import outside
 from lrp_axioms.numeric.engine.rules import wide
-from lrp_axioms.numeric.methods.options import composite_of, resolve
+from lrp_axioms.numeric.methods.options import builtin, composite_of, resolve
 from lrp_axioms.numeric.models.batches import DECODER
 from lrp_axioms.numeric.models.checks import split_object
 from lrp_axioms.numeric.models.inputs import prepare
@@ -66,6 +66,7 @@ def explain_similarity(
     object whose ``encode`` does more than its modules; other errors as in ``attribute``.
     """
     composite_of(method, None)
+    epsilon, batch_size = builtin(epsilon), builtin(batch_size)
     name, run, used = resolve(method, {"epsilon": epsilon})
     inside, tokenizer, after = split_object(model, tokenizer)
     _check(a, b, measure=measure, pooling=pooling, batch_size=batch_size, pools=inside is model)

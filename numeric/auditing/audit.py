@@ -20,7 +20,7 @@ from lrp_axioms.numeric.engine.entry import of_tokens
 from lrp_axioms.numeric.engine.rules import check_stabiliser
 from lrp_axioms.numeric.methods.amplification import amplified, tested
 from lrp_axioms.numeric.methods.image_relevance import by_patch
-from lrp_axioms.numeric.methods.options import composite_of
+from lrp_axioms.numeric.methods.options import builtin, composite_of
 from lrp_axioms.numeric.models.batches import Batch
 from lrp_axioms.numeric.models.inputs import prepare
 from lrp_axioms.numeric.targets import Label, Target
@@ -48,6 +48,7 @@ def audit(
     operations without a rule in the method or in the ledger, all of them listed, and
     ZeroDivisionError where the limit does not exist.
     """
+    epsilon = builtin(epsilon)
     if named:
         if target is not None or tokenizer is not None:
             raise ValueError("target and tokenizer would be ignored: `read` returns the number")

@@ -25,6 +25,7 @@ from lrp_axioms.numeric.evaluation.trial import (
     rounding,
 )
 from lrp_axioms.numeric.methods import memory_budget
+from lrp_axioms.numeric.methods.options import builtin
 from lrp_axioms.numeric.models.checks import guarded_run
 from lrp_axioms.numeric.models.inputs import prepare
 from lrp_axioms.numeric.spelling import check_known
@@ -88,6 +89,7 @@ def evaluate(
     ``fixed`` without a token to remove, and for a logit that a removal makes infinite or NaN.
     """
     wanted = _check_measures(measures, [x for x in MEASURES if not named or x not in OF_TEXTS])
+    seed, top, subsets, samples = map(builtin, (seed, top, subsets, samples))
     _check(seed, top=top, subsets=subsets, samples=samples)
     if named:
         if memory != memory_budget.AUTO or any(x is not None for x in (target, tokenizer, fixed)):

@@ -12,6 +12,7 @@ from torch import Tensor, nn
 
 from lrp_axioms.numeric.engine.blocks import outside
 from lrp_axioms.numeric.evaluation.trial import Map, Trial, maps_of, rounding
+from lrp_axioms.numeric.methods.options import builtin
 from lrp_axioms.numeric.methods.tensor_runs import check_alone, checked, odd_arguments, open_run
 from lrp_axioms.numeric.models.checks import guarded_run
 
@@ -52,6 +53,7 @@ def open_trial(
     **settings: int,
 ) -> TensorTrial:
     """Runs a module whole; its tensors, number and axes are as for ``attribute``."""
+    baseline = builtin(baseline)
     said = [*odd_arguments(of, read, axes)]
     if type(baseline) not in (int, float) or not isfinite(baseline):
         said.append(f"baseline={baseline!r}: pass a finite number")

@@ -11,6 +11,7 @@ from transformers import PreTrainedModel
 
 from lrp_axioms.numeric.engine.blocks import outside
 from lrp_axioms.numeric.methods.masking import masked_logits
+from lrp_axioms.numeric.methods.options import builtin
 from lrp_axioms.numeric.models.batches import Batch
 from lrp_axioms.numeric.targets import Label, Target
 from lrp_axioms.numeric.targets.readout import Readout
@@ -89,6 +90,7 @@ def curves(
     """
     if not len(relevances):
         raise ValueError("0 maps: pass at least one map of (example, token)")
+    chunk = builtin(chunk)
     if not isinstance(chunk, int) or chunk < 1:
         raise ValueError(f"chunk={chunk!r}: pass a whole number of tokens, at least 1")
     chunk = min(chunk, present.shape[1])  # a longer chunk only adds zeros

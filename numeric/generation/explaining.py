@@ -19,6 +19,7 @@ from lrp_axioms.numeric.generation.kept import Each, Kept, call_of, explain_rows
 from lrp_axioms.numeric.generation.prompts import Prompt, read_prompt, start_of, unpadded
 from lrp_axioms.numeric.generation.result import Generation
 from lrp_axioms.numeric.generation.segments import REST, Place
+from lrp_axioms.numeric.methods.options import builtin
 from lrp_axioms.numeric.models import digests
 from lrp_axioms.numeric.models.batches import SOUND, Batch
 from lrp_axioms.numeric.models.checks import check_model
@@ -99,7 +100,8 @@ def explain_generation(
     options = checked_options(method, options, told=each is not None or keep is not None)
     kept = None
     if keep is not None:
-        how: dict[str, Any] = {"answer": answer, "max_new_tokens": max_new_tokens}
+        told = [*map(builtin, answer)] if isinstance(answer, list | tuple) else answer
+        how: dict[str, Any] = {"answer": told, "max_new_tokens": builtin(max_new_tokens)}
         how |= {"method": method, "scale": scale}
         how["generation_config"] = generation_config and generation_config.to_dict()
         if answer is None:
@@ -269,20 +271,21 @@ def _write(
     model: PreTrainedModel,
     tokenizer: PreTrainedTokenizerBase,
     read: dict[str, Tensor],
-    before: int,
+    length: int,
     count: int,
     config: GenerationConfig | None,
 ) -> list[int]:
-    """Writes greedily, or as ``config`` says; returns ``before`` first tokens, and the others."""
+    """Writes greedily, or as ``config`` says; of the tokens it returns, ``length`` were given."""
     if config is not None and config.max_new_tokens is not None:
         count = config.max_new_tokens
     elif config is not None and config.max_length is not None:
-        count = config.max_length - before
+        count = config.max_length - length
+    count = builtin(count)
     if type(count) is not int or count < 1:
         raise ValueError(f"max_new_tokens={count!r}: pass a whole number of tokens, at least 1")
     read = {key: x.to(model.device) for key, x in read.items()}
     # The last token is written and not read.
-    count = min(count, facts_of(model).written_at_most + 1 - before)
+    count = min(count, facts_of(model).written_at_most + 1 - length)
     if "input_ids" in read:
         read["attention_mask"] = torch.ones_like(read["input_ids"])
     # Not by a class's own code, such as Whisper's, which adds tokens that it did not choose.

@@ -11,6 +11,7 @@ from torch import Tensor
 from transformers import PreTrainedModel, PreTrainedTokenizerBase
 
 from lrp_axioms.numeric.generation.segments import Place, find_messages, find_segments
+from lrp_axioms.numeric.methods.options import builtin
 from lrp_axioms.numeric.models.batches import DECODER, SOUND
 from lrp_axioms.numeric.models.facts import facts_of
 from lrp_axioms.numeric.models.inputs import check_ids
@@ -145,7 +146,7 @@ def _list_ids(ids: Any) -> list[Any]:
         return []
     if isinstance(ids, str | bytes | PathLike) or not isinstance(ids, Iterable):
         return []
-    ids = ids.tolist() if hasattr(ids, "tolist") else list(ids)
+    ids = ids.tolist() if hasattr(ids, "tolist") else [*map(builtin, ids)]
     return _list_ids(ids[0]) if len(ids) == 1 and isinstance(ids[0], list | Tensor) else ids
 
 

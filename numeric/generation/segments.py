@@ -7,6 +7,7 @@ from typing import Any
 
 from transformers import PreTrainedTokenizerBase
 
+from lrp_axioms.numeric.methods.options import builtin
 from lrp_axioms.numeric.models.texts import tokenized
 
 REST = "rest"
@@ -86,7 +87,7 @@ def _span(text: str, place: Any) -> tuple[int, int] | None:
     if isinstance(place, str):
         start = text.find(place) if place else -1
         return (start, start + len(place)) if start == text.rfind(place) >= 0 else None
-    pair = tuple(place) if isinstance(place, tuple | list) else ()
+    pair = tuple(map(builtin, place)) if isinstance(place, tuple | list) else ()
     whole = [type(x) for x in pair] == [int, int] and 0 <= pair[0] < pair[1] <= len(text)
     return pair if whole else None
 

@@ -10,7 +10,7 @@ from lrp_axioms.axioms.composites import Composite
 from lrp_axioms.numeric.engine.blocks import outside
 from lrp_axioms.numeric.engine.engine import Propagation
 from lrp_axioms.numeric.engine.rules import check_stabiliser, wide
-from lrp_axioms.numeric.methods.options import composite_of
+from lrp_axioms.numeric.methods.options import builtin, composite_of
 from lrp_axioms.numeric.methods.tensor_runs import check_alone, checked, odd_arguments, open_run
 from lrp_axioms.numeric.models.checks import guarded_run
 from lrp_axioms.numeric.results.result import Attribution
@@ -48,6 +48,7 @@ def of_tensors(
     UnassignedOperation (all functions without a rule).
     """
     name, composite, _ = composite_of(method, None)
+    epsilon = builtin(epsilon)
     check_stabiliser(epsilon, torch.float32)
     if said := [*odd_arguments(of, read, axes)]:
         raise ValueError("\n".join(said))

@@ -23,6 +23,7 @@ from typing import Any
 import torch
 from torch import Tensor
 
+from lrp_axioms.numeric.methods.options import builtin
 from lrp_axioms.numeric.spelling import NAME
 
 
@@ -119,6 +120,7 @@ def span(first: int, end: int | None = None, *, each: Callable[..., Target] = lo
     Raises ValueError for a span without a token, with the first token of the text, or of more than
     ``LONGEST`` columns.
     """
+    first, end = builtin(first), builtin(end)
     last = 0 if end is None and type(first) is int and first < 0 else end
     if type(first) is not int or type(last) is not int or first == 0 or not first < last:
         raise ValueError(
@@ -153,7 +155,7 @@ def _label(value: object) -> Labels:
     if isinstance(value, str | Own):
         return value
     _check_size("label", value)
-    row = value if isinstance(value, list | tuple) else ()
+    row = [*map(builtin, value)] if isinstance(value, list | tuple) else ()
     if {str} <= {str if isinstance(x, str) else type(x) for x in row} <= {str, int}:
         return tuple(row)
     return _numbers("label", value)

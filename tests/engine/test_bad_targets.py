@@ -1,5 +1,6 @@
 """A target that a model does not have is refused with the targets that it has."""
 
+import numpy as np
 import pytest
 
 from numeric import attribute_each, compiled
@@ -54,6 +55,12 @@ def test_a_mask_that_is_not_in_one_place_is_refused():
 def test_a_span_has_tokens_and_something_before_them(bounds):
     with pytest.raises(ValueError, match=r"span\(.*the first column, at least 1"):
         span(*bounds)
+
+
+def test_columns_of_numpy_are_columns():
+    assert span(np.int64(2), np.int64(5)) == span(2, 5)
+    assert span(np.int64(-3)) == span(-3)
+    assert logit(["good", np.int64(0)]) == logit(["good", 0])
 
 
 @pytest.mark.parametrize("bounds", [(9, 7), ([3, 3], [4, 2]), ([1, 9], 7)])

@@ -2,13 +2,14 @@
 
 import re
 
+import numpy as np
 import pytest
 import torch
 from torch import nn
 from torch.utils._pytree import tree_map
 
 from axioms.composites import CP_LRP, UnassignedOperation
-from numeric import attribute, audit, evaluate, plan, propagation
+from numeric import Attribution, attribute, audit, evaluate, plan, propagation
 from tests.support.own_modules import IDS, MODULES, Cnn, Encoder, Gpt, Two, make, read
 
 
@@ -86,6 +87,19 @@ def test_axes_of_channels_are_summed():
     images = MODULES["CNN"][1]
     found = attribute(module, images, "cp-lrp", of="input", read=read, axes=1)
     torch.testing.assert_close(found.relevance, found.inside["input"].sum(dim=1).flatten(1))
+
+
+def test_an_epsilon_of_numpy_is_saved_as_a_number(tmp_path):
+    module, given = make(Cnn), {"of": "input", "read": read, "epsilon": np.float32(0.5)}
+    images = MODULES["CNN"][1]
+    attribute(module, images, "cp-lrp", **given).save(tmp_path / "map")
+    assert Attribution.load(tmp_path / "map").options["epsilon"] == 0.5
+    found = audit(module, images[:1], "cp-lrp", **given)
+    assert type(found.epsilon) is float
+    assert (
+        found.relevance.tolist()
+        == audit(module, images[:1], "cp-lrp", **given | {"epsilon": 0.5}).relevance.tolist()
+    )
 
 
 def test_the_output_of_a_module_with_an_arguments_name_is_explained():

@@ -202,6 +202,13 @@ def test_what_a_constant_map_has_no_value_of_is_nan(tiny, batch):
         np.testing.assert_allclose(found[name][1:], of_other[name], err_msg=name, **CLOSE)
 
 
+def test_whole_numbers_of_numpy_are_taken(tiny, batch):
+    x, numbers = random_map(batch), {"top": 2, "subsets": 4, "samples": 2, "seed": 1}
+    of_type = lambda kind: {name: kind(n) for name, n in numbers.items()}
+    found, same = (evaluate(tiny, batch, x, **of_type(kind)) for kind in (np.int64, int))
+    np.testing.assert_equal(found, same)
+
+
 WRONG = {
     "shape": ({"relevance": np.zeros((1, 2))}, "relevance is float64 of shape (1, 2); pass num"),
     "words": ({"relevance": "good"}, "of shape (); pass numbers (batch, token)"),

@@ -67,6 +67,9 @@ def test_gradient_x_input_is_exact_for_linear_modules_whatever_stays_in_place():
     )
     base = evaluate(module, x, a.relevance, of="input", read=read, axes=1, baseline=3.0)
     assert base["relevance"]["r"] != pytest.approx(1)
+    of_numpy = {"baseline": np.float32(3), "seed": np.int64(0)}
+    same = evaluate(module, x, a.relevance, of="input", read=read, axes=1, **of_numpy)
+    np.testing.assert_equal(same, base)
 
 
 BAD = {

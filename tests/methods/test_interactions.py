@@ -4,6 +4,7 @@ import io
 import re
 from itertools import combinations
 
+import numpy as np
 import pytest
 import torch
 from rich.console import Console
@@ -262,6 +263,14 @@ def test_a_picture_underlines_words_against_the_target(loaded, monkeypatch):
     against = render.underlined(found.relevance[0].tolist())
     assert len(lines) == sum(against) > 0
     assert all(start < end for start, end in lines)
+
+
+def test_whole_numbers_of_numpy_are_taken(loaded, tmp_path):
+    of_type = lambda kind: {"budget": kind(2), "seed": kind(1), "batch_size": kind(8)}
+    found, same = (run(loaded, pairs="estimated", **of_type(kind)) for kind in (np.int64, int))
+    assert found.pairs.equal(same.pairs)
+    found.save(tmp_path / "found")
+    assert Interactions.load(tmp_path / "found").options == same.options
 
 
 FAULTS = {

@@ -229,9 +229,18 @@ def test_tensors_that_a_generation_has_no_place_for_are_refused(lm, method, opti
 
 
 def test_a_whole_number_of_numpy_is_kept(lm, tmp_path):
-    given = {"method": "loo", "max_new_tokens": 1, "keep": tmp_path / "rows"}
+    given = {"method": "loo", "keep": tmp_path / "rows"}
+    numbers = {"max_new_tokens": 1, "budget": 9}
+    of_type = lambda kind: given | {name: kind(n) for name, n in numbers.items()}
     found = [
-        explain_generation(lm.model, lm.tokenizer, PROMPT, **given, budget=budget).relevance
-        for budget in (np.int64(9), 9)
+        explain_generation(lm.model, lm.tokenizer, PROMPT, **of_type(kind)).relevance
+        for kind in (np.int64, int)
     ]
     assert torch.equal(*found)
+
+
+def test_an_answer_of_numbers_of_numpy_is_kept(lm, tmp_path):
+    of_type = lambda kind: {"answer": [kind(4), kind(5)], "keep": tmp_path / "rows"}
+    for kind in (np.int64, int):
+        found = explain_generation(lm.model, lm.tokenizer, PROMPT, **of_type(kind))
+        assert len(found.written) == 2

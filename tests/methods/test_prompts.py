@@ -2,6 +2,7 @@
 
 import re
 
+import numpy as np
 import pytest
 from transformers import GenerationConfig
 
@@ -31,7 +32,7 @@ def test_the_text_of_the_best_beam_is_explained(tokenizer):
     ended = GenerationConfig(**beams.to_dict() | {"eos_token_id": 38})
     assert len(explain_generation(model, tokenizer, PROMPT, generation_config=ended).written) == 1
     found = explain_generation(model, tokenizer, PROMPT, generation_config=beams)
-    want = explain_generation(model, tokenizer, PROMPT, answer=best[ids.shape[1] :].tolist())
+    want = explain_generation(model, tokenizer, PROMPT, answer=[*best[ids.shape[1] :].numpy()])
     assert found.tokens == want.tokens
     close(found.relevance, want.relevance)
 
@@ -39,7 +40,7 @@ def test_the_text_of_the_best_beam_is_explained(tokenizer):
 @pytest.mark.parametrize("name", ["llama", TWO[0]])
 def test_segments_and_the_rest_add_up_to_the_whole(name, tokenizer, tmp_path):
     model, text = model_of(name), "a bad cab he fed a dad"
-    segments = {"second": "he fed", "first": (0, 3)}  # ends inside a word
+    segments = {"second": "he fed", "first": (0, np.int64(3))}  # ends inside a word
     found = explain_generation(model, tokenizer, text, answer=ANSWER, segments=segments)
     told = dict.fromkeys(found.segments, "")
     for name_of, token in zip(found.segments, found.tokens, strict=False):

@@ -166,6 +166,16 @@ def test_a_result_is_shown_saved_and_added_up_to_words(encoder, words, tmp_path)
         Similarity.load(tmp_path / "other")
 
 
+def test_numbers_of_numpy_are_taken(encoder, words, tmp_path):
+    given = {"epsilon": np.float32(0.5), "batch_size": np.int64(2)}
+    found = explain_similarity(encoder, words, A, B, **given)
+    assert found.pairs.equal(
+        explain_similarity(encoder, words, A, B, epsilon=0.5, batch_size=2).pairs
+    )
+    found.save(tmp_path / "found")
+    assert Similarity.load(tmp_path / "found").options["epsilon"] == 0.5
+
+
 def headed(encoder):
     return BertForSequenceClassification(encoder.config).double().eval()
 
