@@ -31,7 +31,7 @@ GRID = "grid"  # rows and columns of patches, where these stand row by row in on
 
 @dataclass(frozen=True)
 class Facts:
-    """Fields of an Attribution in its file, except tensors."""
+    """Fields of an Attribution in its file, except tensors; each is a field of Attribution."""
 
     method: str
     tokens: tuple[tuple[str | None, ...], ...] | None
@@ -141,8 +141,9 @@ class Attribution:
             raise ValueError("tokens are not known: pass tokenizer=tokenizer to attribute()")
         rows, names = [], []
         for row in self.tokens:
-            ids: Any = tokenizer.convert_tokens_to_ids([x for x in row if x is not None])
-            if tokenizer.convert_ids_to_tokens(ids) != [x for x in row if x is not None]:
+            known = [x for x in row if x is not None]
+            ids: Any = tokenizer.convert_tokens_to_ids(known)  # an entry is None without [UNK]
+            if None in ids or tokenizer.convert_ids_to_tokens(ids) != known:
                 raise ValueError(
                     "some tokens are not the tokenizer's: pass the tokenizer of the model, and add "
                     "up a result of tokens, not of words"
@@ -187,12 +188,11 @@ class Attribution:
             raise ValueError(f"target has the shape {shapes['target']} for {count} examples")
         if facts.tokens is not None and [*map(len, facts.tokens)] != [length] * count:
             raise ValueError(f"tokens must be {count} rows of {length}, as relevance is")
-        given: dict[str, Any] = {name: tensors[name] for name in TENSORS}
+        given: dict[str, Any] = vars(facts) | {name: tensors[name] for name in TENSORS}
         given |= {group: {key: tensors[f"{group}/{key}"] for key in keys[group]} for group in keys}
         given["options"] = facts.options | stored.join_options(given["options"])
         given["patches"] = tensors.get("patches")
-        given |= {"method": facts.method, "model": facts.model, "number": facts.number}
-        return cls(**given, tokens=facts.tokens)
+        return cls(**given)
 
     def terminal(self, width: int = 80) -> Iterator[RenderableType]:
         """Yields every text for rich: its tokens coloured, and their numbers."""

@@ -51,6 +51,9 @@ def test_what_has_no_words_is_refused(loaded, found):
         found.by("letter", loaded.tokenizer)
     with pytest.raises(ValueError, match="tokens are not known: pass tokenizer=tokenizer"):
         replace(found, tokens=None).by("word", loaded.tokenizer)
+    without_unknown = PreTrainedTokenizerFast(tokenizer_object=Tokenizer(models.BPE({"a": 0}, [])))
+    with pytest.raises(ValueError, match="not the tokenizer's: pass the tokenizer of the model"):
+        found.by("word", without_unknown)
 
 
 @pytest.mark.parametrize("text", ["😀\n\nThe ab", "ក្ខគa", "👩‍💻 ab", "é ab", "a\n"])
