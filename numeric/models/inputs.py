@@ -111,8 +111,10 @@ def _has_decoder(model: PreTrainedModel) -> bool:
 
 
 def _tensor_problems(key: str, value: object, ids: object) -> Iterator[str]:
+    if isinstance(ids, Tensor) and (ids.is_nested or not ids.ndim):
+        ids = None  # a problem of its own; it has no shape to compare with
     if key not in (*KEYS, DECODER):
-        if not isinstance(value, Tensor) or not len(value):
+        if not isinstance(value, Tensor) or not value.ndim or not len(value):
             yield f'{key} is no tensor of an image; call the processor with return_tensors="pt"'
         elif problem := batches.odd_tensor(key, value):
             yield problem

@@ -204,6 +204,13 @@ def test_a_model_that_is_only_written_in_another_way_is_explained(tiny, batch, n
     assert found.relevance.abs().max() > 1e-4
 
 
+@pytest.mark.filterwarnings("ignore:The PyTorch API of nested tensors")
+def test_nested_ids_are_refused_beside_a_mask(tiny, batch):
+    nested = torch.nested.nested_tensor([*batch["input_ids"]])
+    with pytest.raises(ValueError, match="input_ids is a nested tensor"):
+        attribute(tiny, batch | {"input_ids": nested})
+
+
 def test_a_single_token_that_cannot_be_left_out_is_explained_by_rules(tiny, batch):
     batch["attention_mask"][1, 1:] = 0
     assert attribute(tiny, batch).relevance[1, 0] != 0

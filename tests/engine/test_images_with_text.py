@@ -102,6 +102,7 @@ BAD = {
         1, torch.tensor([[3]]), 9)}, {}, "itself fails on this input.*do not match.*check"),
     "no image": (lambda x: {"input_ids": x["input_ids"]}, {}, "has no pixel_values: pass"),
     "whole pixels": (lambda x: x | {"pixel_values": x["pixel_values"].long()}, {}, "int64; pass"),
+    "one pixel": (lambda x: x | {"pixel_values": torch.tensor(1.0)}, {}, "no tensor of an image"),
     "a method of texts": (dict, {"method": "gim"}, "explains texts alone.*pass one of attnlrp"),
     "pixels without numbers": (lambda x: x | {"pixel_values": x["pixel_values"] / 0}, {},
         "pixel_values has 12288 values that are not finite; pass an image without"),

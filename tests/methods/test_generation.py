@@ -270,6 +270,10 @@ def test_bad_calls_are_refused(tokenizer):
     text = {"input_ids": torch.tensor([[4, 5]])}
     bad = {
         "writes another: pass decoder_input_ids": text,
+        "input_ids has shape": {
+            "input_ids": torch.tensor(4),
+            "decoder_input_ids": torch.ones(1, 1).long(),
+        },
         "has 2 examples": text | {"decoder_input_ids": torch.ones(2, 1).long()},
         "has 0 tokens; pass 1": text | {"decoder_input_ids": torch.ones(1, 0).long()},
         "token id out of range": text | {"decoder_input_ids": torch.tensor([[999]])},
