@@ -126,26 +126,17 @@ def _can_continue(
     before = (batch.attention_mask[number, :end] == 1).nonzero()[:, 0]
     if len(before) < 2:
         return False
-    copies = before[len(before) // 2 :][:1], before[-1:]
-    return all(_is_same(model, batch, readout, cache, where, token, end) for token in copies)
 
+    def agrees(token: Tensor) -> bool:
+        """Decides whether a copy without one token agrees both ways."""
+        seen = batch.attention_mask[where] == 1
+        seen[0, token] = False
+        rows = torch.cat([token, readout.columns(where)]).unique()
+        part = {"example": where, "ids": batch.ids[where], "seen": seen}
+        whole = {"start": 0 * token, "end": 0 * token + seen.shape[1]}
+        found = run(model, batch, cache, part | {"start": token, "end": end}, rows).logits
+        wanted = run(model, batch, cache, part | whole, rows).logits[:, -found.shape[1] :]
+        unit = max(torch.finfo(wanted.dtype).eps, torch.finfo(torch.float32).eps)
+        return bool((found - wanted).abs().max() <= unit**0.5 * wanted.abs().max())
 
-def _is_same(
-    model: PreTrainedModel,
-    batch: Batch,
-    readout: Readout,
-    cache: DynamicCache,
-    where: Tensor,
-    token: Tensor,
-    end: Tensor,
-) -> bool:
-    """Decides whether a copy without one token agrees both ways."""
-    seen = batch.attention_mask[where] == 1
-    seen[0, token] = False
-    rows = torch.cat([token, readout.columns(where)]).unique()
-    part = {"example": where, "ids": batch.ids[where], "seen": seen}
-    whole = {"start": 0 * token, "end": 0 * token + seen.shape[1]}
-    found = run(model, batch, cache, part | {"start": token, "end": end}, rows).logits
-    wanted = run(model, batch, cache, part | whole, rows).logits[:, -found.shape[1] :]
-    unit = max(torch.finfo(wanted.dtype).eps, torch.finfo(torch.float32).eps)
-    return bool((found - wanted).abs().max() <= unit**0.5 * wanted.abs().max())
+    return agrees(before[len(before) // 2 :][:1]) and agrees(before[-1:])
