@@ -2,6 +2,7 @@
 
 import re
 import unicodedata
+from bisect import bisect_right
 from collections.abc import Sequence
 from itertools import accumulate, pairwise
 
@@ -107,6 +108,6 @@ def _units(text: str, tokens: Sequence[str], unit: re.Pattern[str]) -> list[int]
         # The last token of a character has it, and white space belongs to the word behind it.
         spelt = token if token.strip() else text[begin:]
         word = begin + len(spelt) - len(spelt.lstrip())  # its first character that is no space
-        found.append(sum(start <= min(word, len(text) - 1) for start in starts))
+        found.append(bisect_right(starts, min(word, len(text) - 1)))
     order = {number: n for n, number in enumerate(dict.fromkeys(found))}
     return [order[number] for number in found]
