@@ -29,6 +29,7 @@ from torch.nn import functional
 from transformers import PreTrainedModel, PreTrainedTokenizerBase
 
 from lrp_axioms.numeric.engine.blocks import Block, outside
+from lrp_axioms.numeric.engine.rules import wide
 from lrp_axioms.numeric.evaluation.correlation import pearson
 from lrp_axioms.numeric.models import families
 from lrp_axioms.numeric.models.batches import Batch
@@ -203,10 +204,8 @@ class _Observer(Block):
 
 
 def _messages(seen: _Seen, gradient: Tensor, present: Tensor) -> Messages:
-    query, key, value, g = (
-        x.detach().to(torch.promote_types(x.dtype, torch.float32))
-        for x in (seen.query, seen.key, seen.value, gradient)
-    )
+    operands = seen.query, seen.key, seen.value, gradient
+    query, key, value, g = (wide(x.detach()) for x in operands)
     z, u = (query @ key.mT) * seen.scaling, g @ value.mT
     keep = seen.keys & present[:, None, :, None]
     _refuse_lonely(keep)
