@@ -79,7 +79,9 @@ class Similarity(Attribution):
         """Makes a section of each text; the pairs stand below the second."""
         names = (readable([x for _, x, _ in self.lines(n) if x is not None]) for n in (0, 1))
         a, b = ((*map(printable, row), "(absorbed)") for row in names)
-        maps = [_Pairs("", b, a, self.table.double().numpy(force=True))] if self.details else []
+        maps = []
+        if self.details:
+            maps.append(_Pairs("", b, a, self.table.cpu().double().numpy(force=True)))
         why = "a is similar to b", "b is similar to a"
         return [section(self, n, why=why[n], maps=maps * n) for n in (0, 1)]
 
