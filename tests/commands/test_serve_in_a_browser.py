@@ -4,6 +4,7 @@ import re
 import threading
 
 import pytest
+from selenium.common.exceptions import StaleElementReferenceException
 from selenium.webdriver.common.by import By
 from selenium.webdriver.common.keys import Keys
 from selenium.webdriver.support.ui import WebDriverWait
@@ -19,6 +20,11 @@ HOSTILE = (
 AGREED = ".agreement, article svg > title"
 
 
+def waiting(browser):
+    """Waits for at most a minute, and looks every 20th of a second."""
+    return WebDriverWait(browser, 60, 0.05, [StaleElementReferenceException])
+
+
 def opened(browser, served, *, scheme="light", width=1200):
     for log in ("browser", "performance"):  # of the test before
         browser.get_log(log)
@@ -26,7 +32,7 @@ def opened(browser, served, *, scheme="light", width=1200):
     browser.execute_cdp_cmd("Emulation.setEmulatedMedia", emulated)
     browser.set_window_size(width, 1000)
     browser.get(f"{served.address}/?token={TOKEN}")
-    return WebDriverWait(browser, 60)
+    return waiting(browser)
 
 
 def tab_to(browser, element):
@@ -227,9 +233,9 @@ def wrote(browser, link, tokens, number):
     """The sentence below a text of so many tokens, or the message for a wrong number."""
     page = browser.current_window_handle
     link.click()
-    WebDriverWait(browser, 60).until(lambda d: len(d.window_handles) == 2)
+    waiting(browser).until(lambda d: len(d.window_handles) == 2)
     browser.switch_to.window(browser.window_handles[1])
-    WebDriverWait(browser, 60).until(lambda d: d.find_element(By.TAG_NAME, "body").text)
+    waiting(browser).until(lambda d: d.find_element(By.TAG_NAME, "body").text)
     said = browser.find_element(By.TAG_NAME, "body").text
     if tokens:
         assert len(browser.find_elements(By.CSS_SELECTOR, "button.token")) == tokens
