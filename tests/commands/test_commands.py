@@ -228,25 +228,28 @@ def test_names_for_help_are_those_that_the_program_knows():
     assert tuple(data.DATASETS) == names.DATASETS
 
 
+COMPLETED = {
+    "lrp-axioms expl": ["explain"],
+    "lrp-axioms explain embedded film --method c": ["cp-lrp"],
+    "lrp-axioms audit em": list(names.MODELS),
+    "lrp-axioms reproduce fig": ["figure2"],
+    "lrp-axioms methods --j": ["--json"],
+}
+
+
 @pytest.mark.skipif(not shutil.which("bash"), reason="completion is of bash")
-@pytest.mark.parametrize(
-    ("line", "found"),
-    [
-        ("lrp-axioms expl", ["explain"]),
-        ("lrp-axioms explain embedded film --method c", ["cp-lrp"]),
-        ("lrp-axioms audit em", list(names.MODELS)),
-        ("lrp-axioms reproduce fig", ["figure2"]),
-        ("lrp-axioms methods --j", ["--json"]),
-    ],
-)
-def test_bash_completes_commands_methods_models_tables_and_options(line, found):
+def test_bash_completes_commands_methods_models_tables_and_options():
     """By the script that `lrp-axioms --show-completion bash` installs."""
     script = f"""
         PATH={Path(sys.executable).parent}:$PATH
         eval "$(_TYPER_COMPLETE_TEST_DISABLE_SHELL_DETECTION=1 lrp-axioms --show-completion bash)"
-        COMP_WORDS=({line}); COMP_CWORD=$((${{#COMP_WORDS[@]}} - 1))
-        $(complete -p lrp-axioms | sed 's/.*-F \\([^ ]*\\) .*/\\1/') lrp-axioms
-        printf '%s\\n' "${{COMPREPLY[@]}}"
+        for line in "$@"; do
+            COMP_WORDS=($line); COMP_CWORD=$((${{#COMP_WORDS[@]}} - 1))
+            $(complete -p lrp-axioms | sed 's/.*-F \\([^ ]*\\) .*/\\1/') lrp-axioms
+            echo "${{COMPREPLY[@]}}"
+        done
     """
-    done = subprocess.run(["bash", "-c", script], capture_output=True, text=True, check=True)
-    assert done.stdout.split() == found
+    command = ["bash", "-c", script, "bash", *COMPLETED]
+    done = subprocess.run(command, capture_output=True, text=True, check=True)
+    found = map(str.split, done.stdout.splitlines())
+    assert dict(zip(COMPLETED, found, strict=True)) == COMPLETED
