@@ -13,6 +13,8 @@ import pytest
 from tests.support.traces import said
 
 ROOT = Path(__file__).resolve().parents[2]
+MODULE = sys.executable, "-m", "benchmarks.cli"
+SCRIPT = (Path(sys.executable).with_name("lrp-axioms"),)
 EXPLAIN = ("explain", "embedded", "a fine film")
 ABSENT = ("explain", "nobody/nothing", "a fine film")  # a model of the Hub
 
@@ -44,11 +46,11 @@ TERMINALS = {
 """Broken descriptions of a terminal: no word of the output is lost."""
 
 
-def run(*arguments, stdout=subprocess.PIPE, **variables):
+def run(*arguments, program=MODULE, cwd=ROOT, stdout=subprocess.PIPE, **variables):
     """Exit code, words on stdout, and stderr."""
     done = subprocess.run(
-        [sys.executable, "-m", "benchmarks.cli", *arguments],
-        cwd=ROOT, env=os.environ | variables, stdout=stdout, stderr=subprocess.PIPE, check=False,
+        [*program, *arguments],
+        cwd=cwd, env=os.environ | variables, stdout=stdout, stderr=subprocess.PIPE, check=False,
     )  # fmt: skip
     out, err = ((stream or b"").decode("utf-8", "replace") for stream in (done.stdout, done.stderr))
     return done.returncode, out.split(), err
@@ -63,11 +65,14 @@ def test_what_cannot_work_is_one_message(name):
     said(" ".join(err.split()), says)
 
 
-def test_what_is_not_needed_changes_nothing():
-    plain, odd = run(*EXPLAIN), run(*EXPLAIN, **LIBRARIES)
-    assert plain[0] == 0
-    assert "fine +1." in " ".join(plain[1])
-    assert odd[:2] == plain[:2]
+def test_neither_another_directory_nor_what_is_not_needed_changes_anything(tmp_path):
+    code, out, err = run(*EXPLAIN, program=SCRIPT, cwd=tmp_path)
+    assert (code, err) == (0, "")
+    assert out[:5] == ["attnlrp:", "why", "class", "1,", "'positive'?"]
+    assert "fine +1." in " ".join(out)
+    assert list(tmp_path.iterdir()) == []
+    odd = run(*EXPLAIN, **LIBRARIES)
+    assert odd[:2] == (0, out)
     assert "Traceback" not in odd[2]
 
 

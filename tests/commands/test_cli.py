@@ -2,7 +2,6 @@
 
 import inspect
 import json
-import os
 import re
 import subprocess
 import sys
@@ -222,15 +221,6 @@ def test_prove_prints_statements_and_fails_when_one_is_not_established(run, smal
     code, out, _ = run("prove", "--json")
     assert code == 1
     assert [row["verdict"] for row in json.loads(out)["theorems"]].count("not established") == 1
-
-
-def test_the_installed_program_runs_from_another_directory(tmp_path):
-    done = subprocess.run(
-        [SCRIPT, *SENTENCE], cwd=tmp_path, env=os.environ, capture_output=True, text=True
-    )
-    assert (done.returncode, done.stderr) == (0, "")
-    assert "attnlrp: why class 1, 'positive'?" in done.stdout
-    assert list(tmp_path.iterdir()) == []
 
 
 def test_the_installed_program_keeps_other_libraries_quiet_about_a_long_text(tmp_path):
