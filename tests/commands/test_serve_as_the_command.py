@@ -1,6 +1,7 @@
 """Compares the page of ``lrp-axioms serve`` with commands: names, spaces, notes and shares."""
 
 import json
+from functools import cache
 from urllib.parse import quote
 
 import pytest
@@ -28,6 +29,12 @@ NAMES = {
     "masked": ["fine", " fine ", "9"],
     "answers": ["fine film", " fine film", "film ", "a"],
 }
+
+
+@pytest.fixture(autouse=True)
+def _commands_share_a_model(monkeypatch):
+    """Commands of a test with the same options load a model once; they leave it as it was."""
+    monkeypatch.setattr(models, "load", cache(models.load))
 
 
 @pytest.mark.parametrize("name", QUESTIONS)
