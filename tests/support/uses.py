@@ -47,7 +47,5 @@ def assert_alike(got, want, rtol=1e-9):
 
 
 def put(model, path, make):
-    parent, _, name = path.rpartition(".")
-    child = model.get_submodule(path)
-    setattr(model.get_submodule(parent), name, make(child))
+    model.set_submodule(path, make(model.get_submodule(path)))
     return model.eval()
