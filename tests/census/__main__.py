@@ -2,15 +2,12 @@
 
 import argparse
 from functools import partial
-from pathlib import Path
 
 from benchmarks.running.workers import cores, processes
 from tests.census import named
 from tests.census.build import TASKS, architectures
 from tests.census.measure import COLUMNS, measure
 from tests.census.page import page, row
-
-PAGE = Path(__file__).resolve().parents[2] / "docs" / "MODELS.md"
 
 
 def options() -> argparse.Namespace:
@@ -38,7 +35,7 @@ def main() -> None:
             found.append(measured)
             print(task, row(measured), flush=True)
     if not (chosen.only or chosen.task or chosen.columns or chosen.trace):
-        PAGE.write_text(page(found), encoding="utf-8")
+        named.PAGE.write_text(page(found), encoding="utf-8")
         named.main()  # adds its part
 
 

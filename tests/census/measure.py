@@ -26,9 +26,8 @@ from tests.census.build import (
     TAGS,
     TASKS,
     Unfit,
-    build,
     float64,
-    inputs,
+    with_inputs,
 )
 from tests.census.images import SQUARE, cut_images, packed_images
 from tests.census.sizes import MARK
@@ -228,8 +227,7 @@ def measure(item: tuple[str, str], *, columns=tuple(COLUMNS), catch=Exception) -
     name, task = item
     try:
         with conditions():
-            model = build(name, task)
-            batch = inputs(model, task)
+            model, batch = with_inputs(name, task)
             with torch.no_grad():
                 model(**batch)
     except catch as error:

@@ -9,7 +9,7 @@ import torch
 from numeric import attribute
 from numeric.models.facts import NO_END, facts_of
 from tests.census import measure, page
-from tests.census.build import TASKS, UNFIT, Unfit, architectures, build, float64, inputs
+from tests.census.build import TASKS, UNFIT, Unfit, architectures, build, float64, with_inputs
 from tests.census.measure import Found
 from tests.census.sizes import END, kinds
 from tests.support import all_commands
@@ -28,8 +28,7 @@ SAMPLE = [
 @pytest.mark.parametrize(("name", "task"), SAMPLE)
 def test_a_tiny_model_runs_in_float64_and_nothing_of_it_is_zero(name, task):
     with measure.conditions():
-        model = build(name, task)
-        batch = inputs(model, task)
+        model, batch = with_inputs(name, task)
         found = model(**batch)
     logits = found.start_logits if task == ANSWERS else found.logits
     read = logits[batch["attention_mask"] == 1] if logits.shape[1:2] == (8,) else logits
@@ -67,8 +66,7 @@ def test_casts_to_float32_stay_in_float64_for_the_while():
 @pytest.fixture(scope="module")
 def bert():
     with float64():
-        model = build("bert", CLASSES)
-        return model, inputs(model, CLASSES)
+        return with_inputs("bert")
 
 
 def test_shifts_are_zero_for_the_while(bert):
@@ -102,8 +100,7 @@ def test_relevance_that_is_wrong_is_noticed(bert, column, monkeypatch):
 )  # fmt: skip
 def test_without_shifts_embeddings_of_zero_make_logits_of_zero(name, task):
     with measure.conditions(), torch.no_grad():
-        model = build(name, task)
-        batch = inputs(model, task)
+        model, batch = with_inputs(name, task)
         for module in model.modules():
             if isinstance(module, torch.nn.Embedding):
                 module.weight.zero_()

@@ -1,7 +1,6 @@
 """The page of models names every architecture, adds up, and agrees with new measurements."""
 
 import re
-from pathlib import Path
 
 import pytest
 import torch
@@ -9,9 +8,9 @@ import torch
 from tests.census import named
 from tests.census.build import DUAL, SOUNDS, TASKS, architectures
 from tests.census.measure import COLUMNS, measure
+from tests.census.named import PAGE
 from tests.census.page import NO, YES, row
 
-PAGE = Path(__file__).resolve().parents[2] / "docs" / "MODELS.md"
 CLASSES, ENTITIES, ANSWERS, MASKED, CAUSAL, IMAGES, MIXED = TASKS
 SAMPLE = [
     ("xlm-roberta", CLASSES), ("deberta-v2", CLASSES), ("t5", CLASSES), ("mpnet", CLASSES),
