@@ -7,6 +7,7 @@ import shutil
 import subprocess
 import sys
 import types
+from functools import cache
 from pathlib import Path
 
 import pytest
@@ -41,8 +42,9 @@ COMMANDS = {
 
 @pytest.fixture
 def folder(tmp_path, monkeypatch, small, run, name):
-    """Where the command can run."""
+    """Where the command can run; all calls of a test share a model, which they leave as it was."""
     monkeypatch.chdir(tmp_path)
+    monkeypatch.setattr(models, "load", cache(models.load))
     (tmp_path / "texts.txt").write_text("a fine film\ndull\n")
     in_file(tmp_path, {"text": ["dull film"], "relevance": [[0.1, 0.2, 0.3, 0.0]]})
     if name == "report":
