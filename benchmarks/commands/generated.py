@@ -116,14 +116,11 @@ def explain(
                     own = {"keep": next(folders), "each": tell} if keep else {}
                     how = options | own | {"method": method} | budgets.get(method, {})
                     one = explain_generation(loaded.model, loaded.tokenizer, asked(text), **how)
-                    if by != "token":
-                        one.by(by)  # refuses a chat whose template changes the message
-                    return one
+                    return one, one if by == "token" else one.by(by)
 
                 found += each(kept, of_one, called)
     title = Path(name).resolve().name if Path(name).is_dir() else name
-    found = [replace(x, model=title) for x in found]
-    summed = [x if by == "token" else x.by(by) for x in found]
+    found, summed = ([replace(x, model=title) for x in row] for row in zip(*found, strict=True))
     notes = [[CUT] if text != part else [] for text, part in zip(texts, kept, strict=True)]
     pages = [*zip(found, notes * len(methods), strict=True)]
     wrote = write_each("--html", html, pages, lambda x: x[0].html(by, x[1]).encode())
